@@ -1,8 +1,7 @@
 """Search strategies: `ask` returns the genomes of a generation, and `tell` takes the fitness that they reached.
 
-`STRATEGIES` is the registry. Each entry is one file with a subclass of `Strategy` (see `strategy`), and every
-entry passes the same conformance suite. A strategy knows nothing of networks and environments; `make` returns one that
-searches any function of a vector:
+`STRATEGIES` is the registry of subclasses of `Strategy`. All pass the same conformance suite. A strategy knows nothing
+of networks and environments, so it can also maximize any function of a vector:
 
     strategy = make("openai-es", genome_size=100)
     state = strategy.start()
@@ -46,7 +45,7 @@ _PROPOSALS = {
     "deepga": "ga", "randomsearch": "random", "neat": "prune", "nsgaii": "nsga2", "nsga3": "nsga2", "moea": "nsga2",
     "mapelites": "map-elites", "cmaes-me": "map-elites", "cma-me": "map-elites", "qd": "map-elites",
 }  # fmt: skip
-"""The strategy that an error proposes for a name that is usual in other tools."""
+"""By names of strategies in other tools: the strategy that an error proposes."""
 
 STRATEGIES = Registry(
     "strategy",
@@ -83,12 +82,12 @@ def is_added(section: Section) -> bool:
 
 
 def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> int:
-    """Return the estimated memory per weight, in bytes, that a rank needs for the strategy that `[strategy]` names."""
+    """Return the estimated memory, in bytes per weight, that a rank needs for the strategy that `[strategy]` names."""
     strategy = from_table(table, layout, population, 0)
     if not runs_on_every_rank(strategy, layout.num_traces):
         return 40 * population  # rank 0 computes all candidates
     if strategy.sum_shape is not None:
-        return 256  # a rank keeps a centre and its sums, whatever the population
+        return 256  # a rank keeps a centre and sums, whose size does not depend on the population
     return 40 * (strategy.capacity or population)  # a rank keeps the genomes of a state, such as an elite
 
 
@@ -98,19 +97,19 @@ def shared_mask(table: Section) -> bool:
 
 
 def choosing_generations(table: Section) -> int:
-    """Return the number of generations before the best of several starts goes on alone; 0 with one start."""
+    """Return the number of generations until the best of several starts goes on alone; 0 with one start."""
     options = STRATEGIES.parse(table).options
     return options.choosing_generations if isinstance(options, StartOptions) and options.starts > 1 else 0
 
 
 def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]]:
-    """Return the first generation and the kind of each search of a run after its first search.
+    """Return the first generation and the kind of each search of a run, except the first search.
 
     The kind is a text, such as "start 2", "restart", "round 2" or "control".
 
     Args:
         table: The name of the strategy and its options.
-        fitness: The fitness that `tell` was called with, for each generation.
+        fitness: The fitness of all candidates, for each generation.
     """
     options = STRATEGIES.parse(table).options
     every, has_controls = 0, False
@@ -131,7 +130,7 @@ def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]
 def from_table(
     table: Section, layout: GenomeLayout, population: int, seed: int, start: Genomes | None = None
 ) -> Strategy[Any]:
-    """Return the strategy that the `[strategy]` table of an experiment describes, with its restarts, starts and rounds.
+    """Return the strategy that a `[strategy]` table describes, with its restarts, starts and rounds.
 
     Args:
         table: The name of the strategy and its options, validated or not.
@@ -141,8 +140,8 @@ def from_table(
         start: The genome (P = 1) with which the search begins; None for initial genomes of the layout.
 
     Raises:
-        InputError: The table has a wrong name or option, or the strategy, or its control of pruning, cannot begin with
-            a given genome.
+        InputError: The table has a wrong name or option. Or there is a start, but the strategy, or its control of
+            pruning, cannot begin with a given genome.
     """
     choice = STRATEGIES.parse(table)
     options = choice.options
@@ -152,7 +151,7 @@ def from_table(
     def for_layout(layout: GenomeLayout) -> Strategy[Any]:
         return wrapped(STRATEGIES.make(choice, layout, population, seed), options)
 
-    # Rounds of pruning are outermost: each round makes the strategy anew, for the connections that are left.
+    # Rounds of pruning are outermost, because each round makes a new strategy, for the remaining connections.
     if isinstance(options, PruningOptions) and options.pruning_every:
         if start is not None and options.pruning_control:
             expected = "false if the search begins with a given genome, because the control needs other weights"
@@ -168,7 +167,7 @@ def from_table(
 
 
 def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> None:
-    """Check a strategy of another package: its genomes, sums, measures, next state, champion, and its state as arrays.
+    """Call the methods of a strategy of another package, and check their results.
 
     Args:
         section: The section of the experiment that names the strategy. Nothing is checked for a built-in one.
@@ -177,8 +176,8 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         population: P.
 
     Raises:
-        InputError: A method of the strategy raises an exception or returns a wrong type or shape. Or a candidate has
-            other bits in a second call, after `tell`, or after the state was stored and read back.
+        InputError: A method raises an exception or returns a wrong type or shape. Or a candidate has other bits in a
+            second call, after `tell`, or after the state was stored and read back.
     """
     if not is_added(section):
         return
@@ -222,13 +221,13 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
 
 
 def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> Strategy[Any]:
-    """Return a strategy whose methods are checked in every call of a run, if another package adds it.
+    """Let a strategy of another package check each call of its methods, and return it.
 
-    An exception in a method, and a result that cannot be played or stored, then raises an InputError that names the
-    method. So no invalid result gets into the log.
+    If a method raises an exception, or returns a result that cannot be played or stored, the call raises an InputError
+    that names the method. So no invalid result gets into the log.
 
     Args:
-        section: The section of the experiment that names the strategy. A built-in one is returned unchanged.
+        section: The section of the experiment that names the strategy. A built-in strategy is returned unchanged.
         strategy: The strategy that the section describes.
         layout: The layout of the genomes.
         population: P.
@@ -266,19 +265,19 @@ def _check_arrays(arrays: Any) -> None:
     if not isinstance(arrays, Mapping):
         raise TypeError(f"expected a dictionary of arrays, got {type(arrays).__name__}")
     for name, array in arrays.items():
-        # Messages to workers, and files, hold these types.
+        # Only these types fit in messages to workers and in files.
         fits = isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
         if not (isinstance(name, str) and name and fits and array.dtype.isnative):
             got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
             raise TypeError(f"expected arrays of numbers by name, got {name!r}: {got}")
-        if "/" in name or not name.strip("."):  # the name of a group in the run file, which could not be read
+        if "/" in name or not name.strip("."):  # HDF5 would take such a name for a group
             raise ValueError(f"expected names without /, got {name!r}")
 
 
 def _results(
     section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int, state: Any, genome: Genomes
 ) -> Results:
-    """Return results for `tell`, after a check of the sums of one column and of the measures of one genome (P = 1)."""
+    """Return results for `tell`. First check the sums of one column, and the measures of one genome (P = 1)."""
     W, T = layout.num_weights, layout.num_traces
     with STRATEGIES.as_input_error(section, "traces"):
         if strategy.traces not in ("each", "mean", "none"):
@@ -309,19 +308,19 @@ def make(
     x0: Any = None,
     **options: Any,
 ) -> Strategy[Any]:
-    """Return a strategy for a caller that calls ask and tell by hand, for any function of the genomes.
+    """Return a strategy for callers of `ask` and `tell`, who may evaluate the genomes in any way.
 
     Args:
-        name: A strategy in `STRATEGIES`, or one that another package adds.
+        name: A strategy in `STRATEGIES`, or a strategy of another package.
         genome_size: W, for genomes that are vectors with initial weights N(0, 1).
         layout: The layout of other genomes, in place of `genome_size`: a `VectorLayout`, a network or your own.
         population: P, the candidates of a generation.
         seed: The seed of all random numbers of the search.
-        x0: The vector with which the search begins, [W] numbers; then `genome_size` is not needed. Or one genome, such
-            as `policy.genome`. Evolution strategies begin with it as their centre. In other strategies it is candidate
-            0 of generation 0, beside mutants of it, or random vectors with `random`. By default the search begins with
-            random vectors.
-        **options: The settings of the strategy, such as `sigma`; settings that are not given have their defaults.
+        x0: The vector with which the search begins, [W] numbers, or a genome such as `policy.genome`. With `x0`,
+            `genome_size` is not needed. `x0` is the first centre of an evolution strategy. In other strategies, it is
+            candidate 0 of generation 0; the other candidates are mutants of it, or random vectors with `random`. By
+            default the search begins with random vectors.
+        **options: The settings of the strategy, such as `sigma`; all others have their defaults.
 
     Raises:
         InputError: A name, an option or a size is wrong; the message names it.

@@ -1,15 +1,16 @@
-"""Connections that can act: connections on a path from an observation or a bias to an action, recurrent ones included.
+"""Connections that can act: connections on a path from an observation or a bias to an action.
 
-A connection can act if its input depends on an observation or a bias, and an action depends on its output. The neurons
-that act on the network itself (`modulators`) count as actions. If the genome consists of learning rules, a connection
-is present as long as any coefficient of its rule is present.
+A path may contain recurrent connections. The neurons that act on the network itself (`modulators`) count as actions. If
+the genome consists of learning rules, a connection is present as long as any coefficient of its rule is present.
 
-The flow through a connection measures its effect: the sum, over all paths through it from an observation or a bias to
-an action, of the product of the |weights| on the path. It is above 0 if and only if the connection can act. Tanaka,
-Kunin, Yamins & Ganguli, "Pruning Neural Networks without Any Data by Iteratively Conserving Synaptic Flow" (2020),
-section 6. Recurrent connections lead to infinitely many paths, so only some are followed. Each round follows the paths
-with one recurrent connection more, until a round reaches no further neuron. There are two such series of rounds:
-forwards from the observations and biases, and backwards from the actions.
+The flow through a connection measures its effect. Consider all paths through the connection from an observation or a
+bias to an action. A path contributes the product of its |weights|, and the flow is the sum over the paths (Tanaka,
+Kunin, Yamins & Ganguli, "Pruning Neural Networks without Any Data by Iteratively Conserving Synaptic Flow", 2020,
+section 6). The flow is above 0 if and only if the connection can act.
+
+Recurrent connections lead to infinitely many paths, so only some are followed. Each round follows the paths with one
+recurrent connection more, until a round reaches no further neuron. There are two series of rounds: forwards from the
+observations and biases, and backwards from the actions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,21 +31,21 @@ ACTING, CONNECTIONS = GENOME_MEASURES = "acting_connections", "connections"
 
 
 class Paths:
-    """The matrices of a layout of genomes, and the paths through them. Layer 0 is the observation."""
+    """The matrices of a genome layout, and the paths through them. Layer 0 is the observation."""
 
     def __init__(self, layout: GenomeLayout) -> None:
         self.layout = layout
 
     @cached_property
     def matrices(self) -> list[tuple[Block, ...]]:
-        """The matrices: each is one block of weights, or all blocks of coefficients of one learning rule."""
+        """The matrices. Each is one block of weights, or all blocks of coefficients of one learning rule."""
         # A learning rule has a block for each of its coefficients, all between the same two layers.
         groups = groupby(self.layout.blocks, lambda b: (b.layer, b.source) if b.span else b.start)
         return [tuple(group) for _, group in groups]
 
     @cached_property
     def sizes(self) -> list[int]:
-        """The number of neurons of each layer, including the bias, which is the last one."""
+        """The number of neurons in each layer. The bias counts, as the last neuron."""
         sizes: dict[int, int] = {}
         for block, *_ in self.matrices:
             for layer, size in zip((block.source, block.layer + 1), block.shape, strict=True):
@@ -79,10 +80,13 @@ class Paths:
         fed, used = ([np.repeat(neurons[None], len(mask), axis=0) for neurons in layers] for layers in self._ends)
         self._spread(all_present, fed, forwards=True)
         self._spread(all_present, used, forwards=False)
-        return [
-            present & fed[b.source][:, : present.shape[1], None] & used[b.layer + 1][:, None, : present.shape[2]]
-            for (b, *_), present in zip(self.matrices, all_present, strict=True)
-        ]
+        found = []
+        for (block, *_), present in zip(self.matrices, all_present, strict=True):
+            _, rows, columns = present.shape
+            has_input = fed[block.source][:, :rows, None]
+            has_use = used[block.layer + 1][:, None, :columns]
+            found.append(present & has_input & has_use)
+        return found
 
     def count(self, mask: Bool) -> Int64:
         """Return [P]: the number of connections that can act."""
@@ -90,15 +94,17 @@ class Paths:
         return sum((np.count_nonzero(acting, axis=(1, 2)) for acting in self.acting(mask)), none)
 
     def flow(self, weights: Float64) -> Float64:
-        """Return the flow [W] through the connections of a genome with weights [W], 0 for connections that are absent.
+        """Return the flow [W] through the connections of a genome with weights [W]; 0 for absent connections.
 
         The flow of a coefficient of a learning rule is the sum over the connections that learn by this rule.
         """
         sizes = {b: np.abs(weights[b.start : b.stop]).reshape(b.rows, b.columns) for b in self.layout.blocks}
-        strengths = [
-            sum((np.broadcast_to(sizes[block], block.shape) for block in matrix), np.zeros(matrix[0].shape))
-            for matrix in self.matrices
-        ]
+        strengths = []
+        for matrix in self.matrices:
+            strength = np.zeros(matrix[0].shape)
+            for block in matrix:
+                strength = strength + sizes[block]
+            strengths.append(strength)
         fed, used = (self._flows(strengths, forwards) for forwards in (True, False))
         found = []
         for matrix in self.matrices:
@@ -129,7 +135,7 @@ class Paths:
         return sources, actions
 
     def _spread(self, all_present: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
-        """Add to the reached neurons [P, size] of each layer all neurons ahead of them, or all neurons behind them."""
+        """Add, to the reached neurons [P, size] of each layer, all neurons that follow or precede them."""
         steps = list(zip(self.matrices, all_present, strict=True))[:: 1 if forwards else -1]
         before = -1
         # The matrices are in the order of their layers, so only recurrent connections need several rounds.
@@ -144,7 +150,7 @@ class Paths:
                     begin |= (present & end[:, None]).any(axis=2)
 
     def _flows(self, strengths: Sequence[Float64], forwards: bool) -> list[Float64]:
-        """Return the flow [size] into the neurons of each layer, or out of them, by the |weights| of each matrix."""
+        """Return the flow [size] into or out of the neurons of each layer. strengths: the |weights| of each matrix."""
         ends = [neurons.astype(np.float64) for neurons in self._ends[0 if forwards else 1]]
         steps = list(zip(self.matrices, strengths, strict=True))[:: 1 if forwards else -1]
         flows, before = ends, -1

@@ -1,14 +1,14 @@
 """cma-es and sep-cma-es: covariance matrix adaptation, with a full and with a diagonal covariance.
 
-Both search the n connections of an initial genome. Its weights are the first mean m, and all candidates share its mask.
-The champion is m. As an average over many candidates of all generations, m hardly changes by the lucky fitness of one
-candidate. Weights are float32. A standard deviation is never smaller than the distance of m to the next float32.
-Otherwise all candidates could be equal, and σ would adapt to noise until it vanished or overflowed.
+Both search the n connections of an initial genome. The weights of this genome are the first mean m, and all candidates
+share its mask. The champion is m. m is an average over many candidates of all generations, so the lucky fitness of one
+candidate hardly changes m. Weights are float32. A standard deviation is never smaller than the distance of m to the
+next float32. Otherwise all candidates could be equal, and σ would adapt to noise until it vanished or overflowed.
 
 cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), with the constants of the library
-cmaes. The tutorial takes the root of C from eigenvectors. Their bits differ between processors, because libraries
-compute them. This module takes the Cholesky factor L of C instead, which needs only products, differences, quotients
-and square roots (Krause, Arbonès & Igel, "CMA-ES with Optimal Covariance Update and Storage Complexity", 2016). The
+cmaes. The tutorial computes the root of the covariance C from eigenvectors, whose bits depend on the library and the
+processor. This module uses the Cholesky factor L of C instead (Krause, Arbonès & Igel, "CMA-ES with Optimal Covariance
+Update and Storage Complexity", 2016), for which products, differences, quotients and square roots are enough. The
 weights w_i of the worse half are negative. At first C is 1. mu = floor(P/2). x_i is the i-th best candidate; NaN is
 last.
 
@@ -42,8 +42,8 @@ floor(P/2). x_i is the i-th best candidate; NaN is last. All operations are elem
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
 
-c_mu is at most 1 - c_1; the formula gives more if P is much larger than n. Sums over candidates have the order of
-their ranks, and use the float32 weights that were evaluated. The exponential function of σ takes and gives float32.
+c_mu is limited to 1 - c_1; without the limit it would be larger if P is much larger than n. Sums over candidates have
+the order of their ranks, and use the float32 weights that were evaluated. The exponential function in σ is of float32.
 """
 
 import math
@@ -72,9 +72,9 @@ from evolve.strategies.strategy import Results, check_population, ranking, reque
 from evolve.strategies.wrapper import RestartOptions
 
 _MAX_WEIGHT = 1e30  # also the largest standard deviation
-_MIN_SIGMA = 1e-12  # σ could vanish while the covariance grows
-_MIN_PIVOT = 1e-13  # as a share of the variance of a weight; a smaller pivot, and its row, are rounding errors
-_NEAR_ZERO = 1e-8  # added to the length of a step, which is 0 for a candidate at the mean
+_MIN_SIGMA = 1e-12  # without a limit, σ could vanish while the covariance grows
+_MIN_PIVOT = 1e-13  # as a share of the variance of a weight; a smaller pivot consists of rounding errors
+_NEAR_ZERO = 1e-8  # added to ‖L⁻¹ y‖², which is 0 for a candidate at the mean
 _MAX_CONNECTIONS = 2_000
 """The largest n. The covariance of 2,000 connections takes 32 MB, and a generation half a second."""
 
@@ -103,7 +103,7 @@ class CmaState:
 
 
 class _CmaRates:
-    """The constants of cma-es, named as at the top of this module. weights: w_i [P]."""
+    """The constants of cma-es, with the names at the top of this module. weights: w_i [P]."""
 
     def __init__(self, n: int, population: int) -> None:
         self.mu = mu = population // 2
@@ -112,7 +112,7 @@ class _CmaRates:
         self.c_sigma = (mu_eff + 2) / (n + mu_eff + 5)
         self.c_c = (4 + mu_eff / n) / (n + 4 + 2 * mu_eff / n)
         self.c_1 = c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
-        # As in the library, c_mu stays a little below 1 - c_1, which it would reach if P is much larger than n.
+        # As in the library, c_mu stays a little below its limit, 1 - c_1.
         self.c_mu = c_mu = min(1 - c_1 - 1e-8, 2 * (mu_eff - 2 + 1 / mu_eff) / ((n + 2) * (n + 2) + mu_eff))
         mu_neg = _effective(unscaled[mu:])
         limits = 1 + c_1 / c_mu, 1 + 2 * mu_neg / (mu_eff + 2), (1 - c_1 - c_mu) / (n * c_mu)
@@ -191,7 +191,8 @@ class Cma(EvolutionStrategy[CmaState]):
 
     @cached_property
     def _rates(self) -> _CmaRates:
-        # Not before `tell`: the weights of a population that is too large to be played may need too much memory, too.
+        # Computed by the first `tell`, because for a population that is too large to be played it may not fit in
+        # memory.
         return _CmaRates(self._n, self._P)
 
     def _genomes(self, x: Float64) -> Genomes:
@@ -204,15 +205,18 @@ class Cma(EvolutionStrategy[CmaState]):
         return upper
 
     def _factor(self, state: CmaState) -> Float64:
-        """Return Lᵀ [n, n] of a state. The newest one is kept for all candidates of a generation, and for `tell`."""
-        kept = self._factored
-        if kept is None or kept[0] is not state.covariance:
-            upper = self._upper(state)
-            kept = self._factored = state.covariance, cholesky(upper, _MIN_PIVOT * np.diagonal(upper))
-        return kept[1]
+        """Return Lᵀ [n, n] of a state. The newest one is cached for all candidates of a generation, and for `tell`."""
+        if self._factored is not None:
+            covariance, factor = self._factored
+            if covariance is state.covariance:
+                return factor
+        upper = self._upper(state)
+        factor = cholesky(upper, _MIN_PIVOT * np.diagonal(upper))
+        self._factored = state.covariance, factor
+        return factor
 
     def _bounded(self, mean: Float64, p_sigma: Float64, p_c: Float64, C: Float64, progress: CmaProgress) -> CmaState:
-        """Return a state with standard deviations above the resolution of float32, and small enough for weights."""
+        """Return a state whose standard deviations are not below the resolution of float32, nor above `_MAX_WEIGHT`."""
         mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
         variances = np.diagonal(C)
         sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT / math.sqrt(float(variances.max())))
@@ -223,7 +227,7 @@ class Cma(EvolutionStrategy[CmaState]):
 
 
 def _adapt(progress: CmaProgress, p_sigma: Float64, n: int, c_sigma: float, mu_eff: float) -> tuple[CmaProgress, float]:
-    """Return the next σ and number of generations, and h, which is 0 if p_σ is so long that p_c must not grow."""
+    """Return the next progress, and h: 0 if p_σ is so long that p_c must not grow, else 1."""
     generations = progress.generations + 1
     d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma
     ratio = norm(p_sigma) / (math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)))
@@ -248,7 +252,7 @@ class SepCmaState(CmaState):
 
 
 class _SepRates:
-    """The constants of sep-cma-es, named as at the top of this module. weights: w_i [mu]."""
+    """The constants of sep-cma-es, with the names at the top of this module. weights: w_i [mu]."""
 
     def __init__(self, n: int, population: int) -> None:
         self.n = n
@@ -282,8 +286,8 @@ class SepCma(EvolutionStrategy[SepCmaState]):
             layout: The layout of the genomes.
             population: P.
             seed: The seed of the streams.
-            dimensions: The n of the formulas, by default the number of connections. A caller that prunes some of the
-                connections gives a smaller n; the weights of these connections stay 0.
+            dimensions: The n of the formulas, by default the number of connections. map-elites gives a smaller n, the
+                number of connections that an emitter keeps; all other weights stay 0.
         """
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")
@@ -365,12 +369,12 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
 
 def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress) -> SepCmaState:
-    """Return a state with standard deviations above the resolution of float32, and small enough for weights."""
+    """Return a state whose standard deviations are not below the resolution of float32, nor above `_MAX_WEIGHT`."""
     mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
     sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT)
     resolution = np.spacing(np.abs(mean).astype(np.float32))
-    # Standard deviations in units of σ. As in published runs, the square of the smallest one is float32, unless float32
-    # cannot hold this square, as near a weight of 0.
+    # All standard deviations here are in units of σ. The square of the smallest one is float32, as in published runs.
+    # If float32 cannot hold this square, as near a weight of 0, the square is float64.
     smallest, exact_smallest = resolution / sigma, resolution.astype(np.float64) / sigma
     largest = _MAX_WEIGHT / sigma
     with np.errstate(over="ignore"):

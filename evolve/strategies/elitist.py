@@ -1,17 +1,18 @@
-"""The strategies random, ga and umda: the best genomes of all generations are evaluated again in every generation.
+"""The strategies random, ga and umda, which evaluate their best genomes again in every generation.
 
 `random` is the control: its children are initial genomes. `ga` is a simple genetic algorithm without crossover (Such et
 al., "Deep Neuroevolution", 2017, algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the
 second version of the script of 2020 with which this project began.
 
-The elite contains the genomes of a generation, survivors and children, with the best scores. The best of the elite
-survive: they are evaluated again in the next generation, so a lucky score does not last. `ga` drops the others, which
-have been parents. The score of a genome is its mean fitness over all generations in which it was evaluated. With
-`prior_evaluations` a new genome is scored as if it had been evaluated more often, each time with the mean fitness of
-its first generation: a single high fitness is shrunk towards that mean until later evaluations confirm it.
+A generation consists of survivors and children. The elite are the genomes of a generation with the best scores. They
+are the parents of the next generation. The best of the elite also survive: they are evaluated again, so a lucky score
+does not last. The score of a genome is its mean fitness over all generations in which it was evaluated.
 
-A search may begin with a given genome (`StartLayout`). Before it is evaluated, this genome alone is the elite: it is
-candidate 0 of generation 0, and the other candidates are its children.
+With `prior_evaluations` a new genome is scored as if it had been evaluated more often, each time with the mean fitness
+of its first generation. This shrinks a single high fitness towards the mean until later evaluations confirm it.
+
+A search may begin with a given genome (`StartLayout`). At first the elite is this genome alone: the genome is candidate
+0 of generation 0, and the other candidates are its children.
 """
 
 from collections.abc import Mapping
@@ -40,10 +41,9 @@ _PARTS = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": (
 class ScoredGenomes:
     """N genomes and their scores.
 
-    traces: [N, T] float32, the Hebbian trace of each connection in the newest evaluation; T = 0 if traces are not used.
-    total: [N] float64, the sum of the fitness over all evaluations, prior ones (`with_prior`) included.
-    count: [N] int64, the number of evaluations, prior ones included; 0 for the given genome of a search before
-        generation 0.
+    traces: [N, T] float32, the Hebbian traces of the newest evaluation; T = 0 if traces are not used.
+    total: [N] float64, the sum of the fitness over all evaluations, including prior ones (`with_prior`).
+    count: [N] int64, the number of evaluations, including prior ones; 0 for a given genome before generation 0.
     """
 
     genomes: Genomes
@@ -53,18 +53,18 @@ class ScoredGenomes:
 
     @classmethod
     def empty(cls, W: int, T: int = 0) -> "ScoredGenomes":
-        """Return no genomes (N = 0), for genomes of W weights and T trace values."""
+        """Return an object without genomes (N = 0). W: the weights of a genome. T: its trace values."""
         return cls(no_genomes(W), np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
 
     @classmethod
     def evaluated(cls, genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
-        """Return N genomes after one evaluation, with its fitness [N] and, if they are used, traces [N, T]."""
+        """Return N genomes after one evaluation, with their fitness [N] and, if traces are used, traces [N, T]."""
         N = len(genomes)
         return cls(genomes, np.zeros((N, 0), np.float32) if traces is None else traces, fitness, np.ones(N, np.int64))
 
     @classmethod
     def initial(cls, layout: GenomeLayout, T: int = 0) -> "ScoredGenomes":
-        """Return the elite before generation 0: the genome of a `StartLayout`, or no genome. T: trace values."""
+        """Return the elite before generation 0: the genome of a `StartLayout`, or no genome. T: its trace values."""
         W = layout.num_weights
         if not isinstance(layout, contract.StartLayout):
             return cls.empty(W, T)
@@ -107,7 +107,7 @@ class ScoredGenomes:
 
     @property
     def evaluated_before(self) -> "ScoredGenomes":
-        """The genomes that have a score, without a given genome that is still to be evaluated."""
+        """The genomes that were evaluated, without a given genome before generation 0."""
         return self if self.count.all() else self.take(np.flatnonzero(self.count))
 
     def take(self, which: NDArray[np.intp]) -> "ScoredGenomes":
@@ -128,18 +128,18 @@ class ScoredGenomes:
         )
 
     def with_prior(self, prior: int, fitness: Float64) -> "ScoredGenomes":
-        """Return the genomes as if they had `prior` more evaluations, each with the mean of a generation's fitness [P].
+        """Return the genomes as if they had `prior` more evaluations, each with the mean of the given fitness [P].
 
         Fitness that is not finite does not count in that mean.
         """
         if not prior:
-            return self  # 0 times a mean that overflows would be NaN
+            return self  # the mean may be infinite, and 0 times infinity is NaN
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
 
     def with_evaluation(self, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
-        """Return the genomes after another evaluation of the first n: its fitness [n], and traces [n, T] if used."""
+        """Return the genomes after another evaluation of the first n, with fitness [n] and, if used, traces [n, T]."""
         n = len(fitness)
         total, count, newest = self.total.copy(), self.count.copy(), self.traces.copy()
         total[:n] += fitness
@@ -159,7 +159,7 @@ class ElitistOptions(Options):
 
 
 class Elitist(contract.Strategy[contract.State]):
-    """A strategy with an elite of scored genomes. A generation is survivors, the best of the elite, and then children.
+    """A strategy with an elite of scored genomes. In a generation, the survivors come first, and the children follow.
 
     A subclass implements `_elite` and `_children`.
 
@@ -168,7 +168,7 @@ class Elitist(contract.Strategy[contract.State]):
         population: P.
         seed: The seed of the experiment.
         size: The largest number of genomes in the elite.
-        survivors: The largest number of survivors. At most P - 1 survive, so at least one candidate is new.
+        survivors: The largest number of survivors. At most P - 1 genomes survive, so at least one candidate is new.
         prior: The `prior_evaluations` of a new genome.
     """
 
@@ -201,7 +201,7 @@ class Elitist(contract.Strategy[contract.State]):
         if not old.any():
             return children
         both = concatenate(elite.take(candidates[old]), children)
-        # `both` has the survivors first. Unless `candidates` has them first, too, put the genomes in its order.
+        # `both` has the survivors first. If `candidates` has another order, put the genomes into this order.
         order = np.argsort(~old, kind="stable")
         return both if (order[:-1] < order[1:]).all() else both.take(np.argsort(order))
 
@@ -212,7 +212,7 @@ class Elitist(contract.Strategy[contract.State]):
     def _num_kept(self, state: contract.State) -> int:
         """Return the number of leading candidates of the next generation that are copies of the elite.
 
-        These are the survivors and, in generation 0, the given genome of a search, which was not evaluated before.
+        These are the survivors, or in generation 0 the given genome of a search.
         """
         return min(self._most_survivors, len(self._elite(state)))
 
@@ -235,7 +235,7 @@ class EliteOnly(Elitist[ScoredGenomes]):
         return ScoredGenomes.initial(self._layout)
 
     def tell(self, state: ScoredGenomes, genomes: GenomeSource, results: contract.Results) -> ScoredGenomes:
-        """Score the survivors again, and keep the best of them and of the new candidates."""
+        """Score the survivors again, and keep the best of the survivors and the new candidates."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
         n, fitness = self.survivors(state), results.fitness
         survivors = state.take(np.arange(n)).with_evaluation(fitness[:n])
@@ -345,7 +345,7 @@ class Umda(EliteOnly):
         return pruned(parents.weights, mask)
 
     def connection_probability(self, state: ScoredGenomes, generation: int) -> Float64:
-        """Return the probability [W] of each connection in a child: its share in the elite, with noise, and clipped."""
+        """Return the probability [W] of each connection in a child: its share in the elite, plus noise, clipped."""
         # The noise is from the stream of candidate 0, which no child uses: candidate 0 is always a survivor.
         noise = Stream(self._seed, Purpose.MASKS, generation).normal(self._layout.num_weights)
         mean = np.count_nonzero(state.genomes.mask, axis=0) / len(state)

@@ -1,10 +1,10 @@
-"""The parts that strategies share which search around one genome: cma-es, sep-cma-es, openai-es, pgpe and snes.
+"""The common parts of the strategies that search around one genome: cma-es, sep-cma-es, openai-es, pgpe and snes.
 
 The parts are the base class `EvolutionStrategy`, fitness shaping, optimizers, and the connections that a covariance
 covers. The state of such a strategy is a dataclass of arrays.
 
-An optimizer turns an estimated gradient of the fitness into a step that raises the fitness. The optimizer is a frozen
-object of settings. The strategy's state holds the memory of earlier steps.
+An optimizer turns an estimated gradient of the fitness into a step that raises the fitness. The object has only
+settings; the state of the strategy holds the memory of earlier steps.
 """
 
 from collections.abc import Iterator
@@ -23,21 +23,21 @@ from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32, Float64, Int64, stored_array
 from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes
 
-_MIN_POPULATION = 4  # with a covariance; a smaller population would have only one parent
+_MIN_POPULATION = 4  # of a strategy with a covariance; a smaller population would have only one parent
 _PART_SIZE = 2**16  # numbers
 _EPSILON = 1e-8
 
 
 def stored(kind: str | type[NamedNumbers], dtype: DTypeLike = np.float64) -> Any:
-    """Return a field of a state: an array, with its shape spelled as in `check_shape`, or named numbers."""
+    """Return a field of a state: an array, whose shape is written as in `check_shape`, or named numbers."""
     return field(metadata={"kind": kind, "dtype": dtype})
 
 
 class EvolutionStrategy(Strategy[State]):
     """A strategy for P = `population` candidates of a layout, which all have the connections of one initial genome.
 
-    A subclass implements `_initial_state`, and names its `state_type`, a dataclass with fields declared by `stored`.
-    The shapes of the fields may use the letters in `_sizes`.
+    A subclass implements `_initial_state`, and names its `state_type`: a dataclass whose fields `stored` declares. The
+    shapes of the fields may use the letters in `_sizes`.
     """
 
     portable = True
@@ -60,8 +60,8 @@ class EvolutionStrategy(Strategy[State]):
     def start_anew(self, generation: int) -> State:
         """Return an initial state with new weights, drawn from the streams of a generation above 0.
 
-        The connections stay; a connection that the new genome lacks gets the weight 0. A search that began with a given
-        genome begins with the same genome again.
+        The connections stay; a connection that the new genome lacks gets the weight 0. A search that begins with a
+        given genome has no other weights, so it begins with the same genome again.
         """
         other = initial_genomes(self._layout, self._seed, generation, range(1))
         return self._initial_state(pruned(other.weights, self._initial.mask))
@@ -87,16 +87,16 @@ class EvolutionStrategy(Strategy[State]):
         raise NotImplementedError
 
     def _key(self, generation: int) -> StreamsKey:
-        """Return the key of a generation's noise streams; the number of a stream is a candidate's, or a pair's."""
+        """Return the key of a generation's noise streams, one stream for each candidate or pair."""
         return self._seed, Purpose.WEIGHT_NOISE, generation
 
 
 def centred_ranks(fitness: Float64) -> Float64:
-    """Return [N]: 1/2 - r/(N - 1) for each fitness [N], with its rank r: 0 for the best, N - 1 for the worst and NaN.
+    """Return [N]: 1/2 - r/(N - 1) for each fitness [N], r its rank: 0 for the best, N - 1 for the worst. NaN is worst.
 
-    A single best is thus 1/2, a single worst -1/2, and the sum 0. N is at least 2. The formula is from Salimans et al.
-    (2017), section 2.1, and their code. Unlike their code, this function gives equal values the mean of their ranks, so
-    a population of equal fitness has no gradient.
+    So the best gets 1/2, the worst -1/2, and the sum is 0. N is at least 2. The formula is from Salimans et al. (2017),
+    section 2.1, and their code. Unlike their code, this function gives candidates of equal fitness the mean of their
+    ranks. So there is no gradient if all are equal.
     """
     N = len(fitness)
     order, first, stop = _equal_runs(fitness)
@@ -108,9 +108,9 @@ def centred_ranks(fitness: Float64) -> Float64:
 def log_ranks(fitness: Float64) -> Float64:
     """Return [N]: max(0, ln(N/2 + 1) - ln k) for the k-th best fitness [N], divided by its sum, less 1/N.
 
-    In the better half a better candidate counts more; in the worse half all count equally. The sum is 0. Candidates of
-    equal fitness get the mean of their values. NaN is worst. N is at least 2. The formula is from Wierstra et al.,
-    "Natural Evolution Strategies" (2014), section 3.1.
+    All candidates in the worse half get the same value. The sum is 0. Candidates of equal fitness get the mean of their
+    values. NaN is worst. N is at least 2. The formula is from Wierstra et al., "Natural Evolution Strategies" (2014),
+    section 3.1.
     """
     N = len(fitness)
     shares = np.maximum(log(np.array([N / 2 + 1])) - log(np.arange(1.0, N + 1)), 0)
@@ -127,15 +127,14 @@ def log_ranks(fitness: Float64) -> Float64:
 
 
 def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
-    """Return the order of candidates [N], best first, and for each run of equal fitness its first place and its end.
+    """Return the order of candidates [N], best first, and the first place and the end of each run of equal fitness.
 
     fitness: [N]. NaN is worst, and all NaN are equal.
     """
     order = np.argsort(-fitness)
     in_order = fitness[order]
     begins = np.ones(len(fitness), np.bool_)  # whether a run of equal fitness begins here
-    np.not_equal(in_order[1:], in_order[:-1], out=begins[1:])
-    begins[1:] &= ~np.isnan(in_order[:-1])
+    begins[1:] = (in_order[1:] != in_order[:-1]) & ~np.isnan(in_order[:-1])
     first = np.flatnonzero(begins)
     return order, first, np.append(first[1:], len(fitness))
 
@@ -143,8 +142,8 @@ def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
 def scaled_fitness(fitness: Float64) -> Float64:
     """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2; zeros if all are equal.
 
-    Unlike ranks, the values keep the sizes of differences, so an outlier can outweigh all other candidates. ∞ counts as
-    the best finite fitness, -∞ and NaN as the worst. N is at least 1.
+    Unlike ranks, the values keep the ratios of differences, so an outlier can outweigh all other candidates. ∞ counts
+    as the best finite fitness, -∞ and NaN as the worst. N is at least 1.
     """
     finite = fitness[np.isfinite(fitness)]
     if not len(finite):
@@ -153,13 +152,15 @@ def scaled_fitness(fitness: Float64) -> Float64:
     clipped = np.clip(np.where(np.isnan(fitness), worst, fitness), worst, best)
     # Halves, because the difference of two finite numbers may be infinite.
     span = best / 2 - worst / 2
-    return np.zeros(len(fitness)) if not span else (clipped / 2 - worst / 2) / span - 0.5
+    if not span:
+        return np.zeros(len(fitness))
+    return (clipped / 2 - worst / 2) / span - 0.5
 
 
 def weighted_moments(
     genomes: GenomeSource, candidates: Int64, shares: Float64, centre: Float64, places: Int64 | slice = slice(None)
 ) -> Float64:
-    """Return [k, 2]: Σ s_c (w_c - m) and Σ s_c (w_c - m)² over n candidates c, in their order.
+    """Return [k, 2]: Σ s_c (w_c - m) and Σ s_c (w_c - m)² over n candidates c, in the given order.
 
     Args:
         genomes: The genomes of all candidates.
@@ -183,32 +184,38 @@ def parts(size: int) -> Iterator[slice]:
 
 
 def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix, ...]:
-    """Return the matrices of a layout, which tile the genome, with perturbations of rank r = `rank`.
+    """Return the matrices of a layout, end to end as in the genome, with perturbations of rank r = `rank`.
 
-    A matrix [m, n] has low rank if low rank needs fewer deviates: r(m + n) < m n. Other matrices, and biases, have rank
-    0: a deviate for each number. The deviates of a stream have the order of the genome.
+    A matrix [m, n] has low rank if this needs fewer random numbers: r(m + n) < m n. Other matrices, and biases, have
+    rank 0: one random number for each weight. The random numbers of a stream have the order of the genome.
     """
     sizes = {block.layer + 1: block.columns for block in layout.blocks}
     sizes[0] = getattr(layout, "observation_size", 0)
     found: list[PerturbedMatrix] = []
+
+    def add(rows: int, columns: int, rank: int) -> None:
+        start = found[-1].stop if found else 0
+        first = found[-1].first + found[-1].num_deviates if found else 0
+        found.append(PerturbedMatrix(start, rows, columns, rank, first))
+
     for block in layout.blocks:
-        biases = int(block.rows - 1 == sizes[block.source])
-        m, n = block.rows - biases, block.columns
-        is_low = rank * (m + n) < m * n
-        pieces = ((m, rank), (biases, 0)) if is_low else ((block.rows, 0),)
-        for rows, its_rank in pieces:
-            if rows:
-                start = found[-1].stop if found else 0
-                first = found[-1].first + found[-1].num_deviates if found else 0
-                found.append(PerturbedMatrix(start, rows, n, its_rank, first))
+        has_biases = block.rows - 1 == sizes[block.source]  # in the last row
+        m, n = block.rows - has_biases, block.columns
+        if rank * (m + n) >= m * n:
+            add(block.rows, n, 0)
+            continue
+        add(m, n, rank)
+        if has_biases:
+            add(1, n, 0)
     return tuple(found)
 
 
 @dataclass(frozen=True)
 class Adam:
-    """Kingma & Ba, "Adam" (2015), algorithm 1: m and v are exponential means of gradients and of their squares.
+    """Kingma & Ba, "Adam" (2015), algorithm 1: m is an exponential mean of the gradients, v of their squares.
 
-    beta1, beta2: β1 and β2, the weights of the past in m and v.
+    beta1: β1, the weight of the past in m.
+    beta2: β2, the weight of the past in v.
     """
 
     beta1: float
@@ -221,14 +228,15 @@ class Adam:
 
         Args:
             before: m and v, [W] each, before the step.
-            powers: β1^t and β2^t, t the number of steps, this one included.
+            powers: β1^t and β2^t, for t steps including this one.
             gradient: [W], the gradient times `divisor`.
             divisor: The factor by which the given gradient is too large.
         """
         step, m, v = (np.empty(len(gradient)) for _ in range(3))
         old_m, old_v = before
         unbias_m, unbias_v = 1 - powers[0], 1 - powers[1]
-        # In parts, because whole arrays of a large network would go through memory once for each operation.
+        # Work in parts that fit in a cache. Otherwise each operation would read the arrays of a large network from
+        # memory again.
         for part in parts(len(gradient)):
             g = gradient[part] / divisor
             m[part] = self.beta1 * old_m[part] + (1 - self.beta1) * g
@@ -239,7 +247,7 @@ class Adam:
 
 @dataclass(frozen=True)
 class ClipUp:
-    """Toklu, Liskowski & Srivastava, "ClipUp" (2020): steps of one length along the gradient, and a limited velocity.
+    """Toklu, Liskowski & Srivastava, "ClipUp" (2020): steps of a fixed length along the gradient; a limited velocity.
 
     momentum: μ, the share of the velocity that a step keeps.
     max_speed: v_max, the largest length of the velocity; by default twice the learning rate.
@@ -253,7 +261,7 @@ class ClipUp:
 
         Args:
             before: [W], the velocity before the gradient.
-            gradient: [W], of any length, because only its direction counts. A gradient of 0 has no direction.
+            gradient: [W]. Only its direction counts. A gradient of 0 has no direction, and adds nothing.
             learning_rate: α, the length of the step along a gradient.
         """
         size = norm(gradient)
@@ -279,7 +287,8 @@ class CmaProgress(NamedNumbers):
 class SearchedConnections:
     """The n connections of an initial genome of W weights, which a strategy with a covariance searches.
 
-    initial: The genome (P = 1). places: [n], the columns of the connections, in ascending order.
+    initial: The initial genome (P = 1).
+    places: [n], the columns of the connections, in ascending order.
     """
 
     initial: Genomes
@@ -287,7 +296,7 @@ class SearchedConnections:
 
     @classmethod
     def of(cls, initial: Genomes, population: int, strategy: str) -> "SearchedConnections":
-        """Return the connections that the strategy of that name searches.
+        """Return the connections of an initial genome. strategy: the name of the strategy, for errors.
 
         Raises InputError if there are too few connections, or too few candidates in the population.
         """
@@ -307,17 +316,15 @@ class SearchedConnections:
         return genome.weights[0, self.places].astype(np.float64)
 
     def within(self, columns: slice) -> tuple[Int64, slice]:
-        """Return the k connections in a slice of columns: their places [k] in the slice, and a slice of range(n)."""
+        """Return the places [k] of the connections in a slice of columns, and the slice of range(n) that has them."""
         first, last = np.searchsorted(self.places, [columns.start, columns.stop])
         return self.places[first:last] - columns.start, slice(int(first), int(last))
 
     def genomes(self, x: Float32) -> Genomes:
         """Return N genomes with the connection weights x [N, n]."""
         W = self.initial.num_weights
-        # If no connection is absent, there are no zeros to fill in, so large genomes are not copied.
-        if len(self) == W:
-            weights = x
-        else:
+        weights = x
+        if len(self) < W:  # otherwise there are no zeros to fill in, and a copy of large genomes is not needed
             weights = np.zeros((len(x), W), np.float32)
             weights[:, self.places] = x
         return Genomes(weights, np.repeat(self.initial.mask, len(x), axis=0))

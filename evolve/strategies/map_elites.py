@@ -1,8 +1,8 @@
 """map-elites: an archive with the best genome of each kind of behaviour, such as the gaits of a walker.
 
 Mouret and Clune, "Illuminating Search Spaces by Mapping Elites" (2015). `descriptors` name D numbers that describe a
-candidate: metrics of its episodes, averaged, or numbers of connections. They divide the archive into a grid of cells,
-and a candidate takes its cell if the cell is empty, or if its fitness is larger than the fitness of the elite there.
+candidate: metrics averaged over its episodes, or numbers of connections. These numbers select a cell of the archive,
+which is a grid. The candidate takes this cell if the cell is empty, or if the candidate is fitter than the elite there.
 
     cell       in each dimension the share of the range low … high, times the number of cells, rounded down; a number
                outside the range is in the first or the last cell. A candidate with a NaN has no cell
@@ -12,12 +12,13 @@ and a candidate takes its cell if the cell is empty, or if its fitness is larger
                2018); it has the connections of x
 
 Of candidates of equal fitness the first one takes the cell. A candidate of equal fitness does not replace an elite. An
-elite is not evaluated again, so the fitness of a cell never falls. A lucky episode may fill a cell, so several episodes
-for each candidate help. The champion is the elite of the largest fitness, in the first such cell.
+elite is not evaluated again, so the fitness of a cell never falls. As a lucky episode may fill a cell, give each
+candidate several episodes. The champion is the elite of the largest fitness; of equal elites, the one in the first
+cell.
 
-With `emitters` = K about half of the candidates come from K emitters, searches by sep-cma-es (Fontaine, Togelius,
-Nikolaidis and Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Space", 2020): the first
-floor(P/2K) candidates from the first emitter, and so on. The others are children. Each emitter has these rules:
+With `emitters` = K about half of the candidates come from K emitters. An emitter is a search by sep-cma-es (Fontaine,
+Togelius, Nikolaidis and Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Space", 2020). The
+first floor(P/2K) candidates come from the first emitter, and so on. All others are children. The rules of an emitter:
 
     start      at a random elite, whose connections it keeps, with σ = `sigma`
     order      of its candidates: first the candidates that find an empty cell, the best fitness first; then the
@@ -74,7 +75,7 @@ class MapElitesOptions(Options):
 
 
 def cells_of(measures: Float64, bounds: Float64, grid: Int64) -> Int64:
-    """Return [P]: the number of the cell of each candidate, the last axis running fastest; -1 for a NaN.
+    """Return [P]: the number of each candidate's cell; -1 for a NaN. Along the last axis, the numbers are consecutive.
 
     Args:
         measures: [P, D], the descriptors of the candidates.
@@ -91,7 +92,7 @@ def cells_of(measures: Float64, bounds: Float64, grid: Int64) -> Int64:
 
 
 def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
-    """Return the row of the best fitness in each cell that has a row, in ascending order of the cells.
+    """Return the row of the best fitness in each cell that is not empty, in ascending order of the cells.
 
     Of rows with equal fitness the first one counts. Rows with a NaN or without a cell (-1) are left out.
 
@@ -117,13 +118,13 @@ class Emitter:
 class Archive:
     """The elites of the n filled cells, in ascending order of the cells.
 
-    genomes: [n].
+    genomes: the n elites.
     cells: [n], the number of each elite's cell.
     fitness: [n].
     measures: [n, D], the descriptors.
     origins: [n, 2], the generation of each elite, and its number among the candidates of that generation.
     generations: the number of generations so far.
-    emitters: the K emitters; empty as long as no cell is filled.
+    emitters: the K emitters; () while all cells are empty.
     """
 
     genomes: Genomes
@@ -196,9 +197,10 @@ class MapElites(contract.Strategy[Archive]):
         return Archive(genomes, no_cells, np.zeros(0), measures, origins, generations=0)
 
     def ask(self, state: Archive, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates: of the emitters, and children of elites.
+        """Return candidates: genomes of the emitters, and children of elites.
 
-        As long as no cell is filled, they are initial genomes, or a given genome (`StartLayout`) and mutants of it.
+        While all cells are empty, the candidates are initial genomes, or a given genome (`StartLayout`) and mutants of
+        it.
         """
         candidates = contract.requested_candidates(self._P, candidates)
         has_start = isinstance(self._layout, contract.StartLayout)
@@ -281,9 +283,10 @@ class MapElites(contract.Strategy[Archive]):
         arrays |= {"fitness": state.fitness, "measures": state.measures, "origins": state.origins}
         arrays |= {"generations": np.array([state.generations], np.int64)}
         named = {f"elites_{name}": array for name, array in arrays.items()}
-        emitters = [{**self._cma.to_arrays(emitter.state), "mask": emitter.mask} for emitter in state.emitters]
-        names = emitters[0] if emitters else ()
-        return named | {f"emitters_{name}": np.stack([emitter[name] for emitter in emitters]) for name in names}
+        emitters = [self._cma.to_arrays(emitter.state) | {"mask": emitter.mask} for emitter in state.emitters]
+        if emitters:
+            named |= {f"emitters_{name}": np.stack([arrays[name] for arrays in emitters]) for name in emitters[0]}
+        return named
 
     def from_arrays(self, arrays: contract.Arrays) -> Archive:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
@@ -305,25 +308,28 @@ class MapElites(contract.Strategy[Archive]):
         return Archive(genomes, *parts, emitters)
 
     def _stored_emitters(self, arrays: contract.Arrays) -> tuple[Emitter, ...]:
-        """Return the emitters that `to_arrays` stored. Raises ValueError as `from_arrays` does."""
+        """Return the emitters that `to_arrays` stored. Raises ValueError for a missing array or another shape."""
         sizes = {"K": self._options.emitters, "W": self._layout.num_weights}
         shapes = dict.fromkeys(("mean", "p_sigma", "p_c", "covariance"), ("K W", np.float64))
         found = stored_arrays(arrays, "emitters_", shapes | {"progress": ("K 2", np.float64)}, **sizes)
         masks = stored_array(arrays, "emitters_mask", "K W", np.bool_, **sizes)
-        rows = ({name: array[number] for name, array in found.items()} for number in range(sizes["K"]))
-        return tuple(Emitter(self._cma.from_arrays(row), mask) for row, mask in zip(rows, masks, strict=True))
+        emitters = []
+        for number, mask in enumerate(masks):
+            arrays_of_one = {name: array[number] for name, array in found.items()}
+            emitters.append(Emitter(self._cma.from_arrays(arrays_of_one), mask))
+        return tuple(emitters)
 
     def _next_emitters(
         self, before: Archive, after: Archive, genomes: GenomeSource, cells: Int64, fitness: Float64
     ) -> tuple[Emitter, ...]:
-        """Return the emitters after a generation; none without elites.
+        """Return the emitters after a generation; () without elites.
 
         Args:
-            before: The archive before it.
-            after: The archive after it.
+            before: The archive before the generation.
+            after: The archive after the generation.
             genomes: The P candidates.
-            cells: [P], their cells.
-            fitness: [P].
+            cells: [P], the cells of the candidates.
+            fitness: [P], the fitness of the candidates.
         """
         K, size = self._options.emitters, self._per_emitter
         if not (K and len(after)):
@@ -354,27 +360,27 @@ class MapElites(contract.Strategy[Archive]):
 
     def _cma_of(self, mask: Bool, weights: Float32 | None = None) -> SepCma:
         """Return the sep-cma-es of an emitter with connections [W] that begins at weights [1, W], by default 0."""
-        # The state has all W connections, so that an archive of different masks has arrays of one shape. The absent
-        # ones stay at 0, and do not count as dimensions: they would make ‖p_σ‖/χ too small, and σ would shrink.
+        # The state covers all W connections, because emitters with different masks must have arrays of one shape.
+        # Absent connections stay at 0. They do not count as dimensions: ‖p_σ‖/χ would be too small, and σ would shrink.
         begin = np.zeros((1, len(mask)), np.float32) if weights is None else weights
         layout = contract.StartLayout(self._layout, Genomes(begin, np.ones(begin.shape, np.bool_)))
         dimensions = max(1, int(mask.sum()))
         return SepCma(SepCmaOptions(sigma=self._options.sigma), layout, self._per_emitter, self._seed, dimensions)
 
     def _draw_parents(self, state: Archive, generation: int) -> Int64:
-        """Return [2, P]: the places of both parents of each candidate in the archive."""
+        """Return [2, P]: the places in the archive of each candidate's two parents."""
         return Stream(self._seed, Purpose.PARENTS, generation).below(len(state), 2, self._P)
 
     def _place(self, state: Archive, cell: Sequence[int]) -> int:
         """Return the place of a cell's elite in the archive. Raises InputError if there is no such elite."""
         sizes = self.grid.tolist()
-        if isinstance(cell, np.ndarray):  # of any shape
+        if isinstance(cell, np.ndarray):
             cell = cell.tolist()
         if isinstance(cell, str) or not isinstance(cell, Sequence):
             raise InputError("cell", "a list of indices", repr(cell), "Give the indices as numbers, such as (0, 0).")
         if len(cell) != len(sizes) or not all(part in range(size) for part, size in zip(cell, sizes, strict=True)):
-            last = ",".join(str(size - 1) for size in sizes)
-            raise InputError("cell", f"a cell from {','.join('0' * len(sizes))} to {last}", _text(cell))
+            first, last = _text([0] * len(sizes)), _text([size - 1 for size in sizes])
+            raise InputError("cell", f"a cell from {first} to {last}", _text(cell))
         number = int(np.ravel_multi_index(tuple(map(int, cell)), tuple(sizes)))
         place = int(np.searchsorted(state.cells, number))
         if place == len(state) or state.cells[place] != number:

@@ -1,7 +1,7 @@
 """nsga2: a front of genomes that trade objectives against each other, such as the return against the connections.
 
 Deb, Pratap, Agarwal and Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II" (2002). The
-objectives are the fitness, as large as possible, and the numbers that `minimize` and `maximize` name. With N parents, a
+objectives are the fitness, which is maximized, and the numbers that `minimize` and `maximize` name. With N parents, a
 generation is
 
     parents    unchanged, evaluated again: their objectives are means over all evaluations, so luck does not last;
@@ -13,13 +13,13 @@ generation is
     noise      every connection, also one that has returned, moves by `weight_noise` · u² · N(0, 1), u uniform for each
                child
 
-The next parents are the first N of all candidates in the order of the paper: by the number of their front; in a front
+The next parents are the first N of all candidates, in the order of the paper: by the number of their front; in a front
 by crowding distance, the largest first; then by their number in the population. One genome dominates another if it is
 at least as good in every objective, and better in one. Of genomes that are equal in all objectives, the first dominates
-the others, or a front would fill with copies. A genome with an objective that is NaN is behind all fronts.
+the others; otherwise copies would fill the front. A genome with an objective that is NaN is behind all fronts.
 
-The champion is the genome of the best mean fitness among all parents that were evaluated `trusted` times or more, or
-as often as any parent if all were evaluated less.
+The champion has the best mean fitness of all parents that were evaluated `trusted` times or more. If no parent was, it
+has the best mean fitness of the parents with the most evaluations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,9 +71,9 @@ def fronts_of(values: Float64) -> Int64:
     """Return [n]: the number of each row's front (non-dominated sorting), from 0; n if a value is NaN.
 
     Front 0 has the rows that no other row dominates. Front k has the rows that only rows of earlier fronts dominate. Of
-    equal rows, the first dominates the others.
+    equal rows, the first dominates the others. The function needs about 3n² bytes of memory.
 
-    values: [n, D], larger is better. At its peak it needs about 3n² bytes.
+    values: [n, D], larger is better.
     """
     n = len(values)
     known = np.flatnonzero(~np.isnan(values).any(axis=1))
@@ -95,11 +95,11 @@ def fronts_of(values: Float64) -> Int64:
 
 
 def crowding_of(values: Float64, fronts: Int64) -> Float64:
-    """Return [n]: the crowding distance of each row in its front, infinite at the ends of each objective.
+    """Return [n]: the crowding distance of each row in its front.
 
-    The rows of a front are sorted by an objective; equal ones keep their order. An inner row gets the difference of
-    its two neighbours as a share of the whole range. A range that is 0 or not finite adds nothing. The distance is the
-    sum over the objectives, in their order.
+    For each objective, the rows of a front are sorted by their values; equal rows keep their order. The first and the
+    last row get ∞. Each other row gets the difference of its two neighbours' values, as a share of the range of all
+    values. A range that is 0 or not finite adds nothing. The distance is the sum over the objectives, in their order.
 
     Args:
         values: [n, D], larger is better.
@@ -144,7 +144,7 @@ class FrontState:
     parents: their genomes and the sums of their fitness.
     measured: [N, D], the sums of their D measures over the same evaluations.
     fronts: [N], the number of each parent's front.
-    candidates: [N], the number of each in the population of the last generation.
+    candidates: [N], the number of each parent in the population of the last generation.
     """
 
     parents: ScoredGenomes
@@ -197,12 +197,12 @@ class Nsga2(Elitist[FrontState]):
         """Score the parents again, and keep the first N of all candidates."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
         fitness, measures = results.fitness, self.told_measures(genomes, results)
-        n = self.survivors(state)  # the first n candidates are parents of the last generation, the others are new
+        n = self.survivors(state)  # the first n candidates are the parents, the others are new
         old = state.parents.take(np.arange(n)).with_evaluation(fitness[:n])
-        # The new candidates are ranked without their genomes. Below, only the genomes of chosen candidates are taken.
+        # Rank the new candidates without their genomes. Below, take only the genomes of the chosen candidates.
         placeholders = Genomes(np.zeros((self._P - n, 0), np.float32), np.zeros((self._P - n, 0), np.bool_))
         new = ScoredGenomes.evaluated(placeholders, fitness[n:]).with_prior(self._prior, fitness)
-        # A measure is not shrunk: it counts as if all prior evaluations had given the same value.
+        # Prior evaluations count as if they had given the same measures.
         first_sums = measures[n:] * (1.0 + self._prior)
         measured = np.concatenate([state.measured[:n] + measures[:n], first_sums])
         counts = np.concatenate([old.count, new.count])
@@ -211,7 +211,7 @@ class Nsga2(Elitist[FrontState]):
         chosen = order[: self._elite_size]
         added = chosen[chosen >= n]
         parents = old.joined(replace(new.take(added - n), genomes=genomes.take(added)))
-        # In `parents`, the new parents follow all old ones in the order in which they were chosen.
+        # In `parents`, the new parents follow all old ones, in the order in which they were chosen.
         rows = chosen.copy()
         rows[chosen >= n] = n + np.arange(len(added))
         return FrontState(parents.take(rows), measured[chosen], fronts[chosen], chosen.astype(np.int64))
@@ -221,7 +221,7 @@ class Nsga2(Elitist[FrontState]):
         return self._best(state, np.arange(len(state.parents)))
 
     def select(self, state: FrontState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return the best genome among trusted parents with at most that number of acting connections."""
+        """Return the best genome among trusted parents with at most `connections` acting connections."""
         if connections is None or cell is not None:
             return super().select(state, connections, cell)
         counts = self._paths.count(state.parents.genomes.mask)
@@ -232,7 +232,7 @@ class Nsga2(Elitist[FrontState]):
         return self._best(state, small)
 
     def _best(self, state: FrontState, among: Int64) -> Genomes:
-        """Return the genome of the best mean fitness among the trusted ones of some parents, see `trusted`."""
+        """Return the genome of the best mean fitness among some parents, if they are trusted, see `trusted`."""
         counts = state.parents.count[among]
         trusted = among[counts >= min(self._options.trusted, int(counts.max()))]
         return state.parents.genomes.take(trusted[contract.ranking(state.parents.score[trusted])[:1]])
@@ -265,7 +265,7 @@ class Nsga2(Elitist[FrontState]):
         """Return the parent of each child, the better of two that are drawn uniformly."""
         children = self._P - self._num_kept(state)
         drawn = Stream(self._seed, Purpose.PARENTS, generation).below(len(state.parents), 2, children)
-        # The parents are in the order of selection, so the smaller number is the better one.
+        # The parents are in the order of selection, so the smaller number is the better parent.
         return np.minimum(drawn[0], drawn[1])
 
     def _children(self, state: FrontState, generation: int, candidates: Int64) -> Genomes:

@@ -3,8 +3,8 @@
 Salimans et al., "Evolution Strategies as a Scalable Alternative to Reinforcement Learning" (2017), algorithm 1 with the
 mirrored sampling and fitness shaping of section 2. Weight decay is from Loshchilov & Hutter, "Decoupled Weight Decay
 Regularization" (2019), algorithm 2. See `evolution_strategy` for Adam and ClipUp, and `pruning_schedules` for gradual
-pruning. The first centre θ is an initial genome, and all candidates share its mask. With n = floor(P/2) pairs and
-ε_i ~ N(0, 1):
+pruning. The first centre θ is an initial genome, and all candidates share the mask of this genome. With n = floor(P/2)
+pairs and ε_i ~ N(0, 1):
 
     candidates   2i is θ + σ ε_i, and 2i + 1 is θ - σ ε_i. If P is odd, the last candidate is θ itself, so that the log
                  has its fitness
@@ -21,14 +21,14 @@ pruning. The first centre θ is an initial genome, and all candidates share its 
     mask         pruned gradually by |θ|, by traces, by flow, or at random
 
 With `perturbation_rank` = r the ε_i of a matrix [m, n] is the product 1/√r A_i B_iᵀ, with A_i [m, r] and B_i [n, r]
-~ N(0, 1) (Sarkar et al., "Evolution Strategies at the Hyperscale", 2025, EGGROLL). Its elements have variance 1, too,
-and the formula of g stays. A matrix keeps full rank if the product would not need fewer random numbers,
-r(m + n) < m n. So do biases.
+~ N(0, 1) (Sarkar et al., "Evolution Strategies at the Hyperscale", 2025, EGGROLL). The elements of the product have
+variance 1, too, so the formula of g stays. Biases keep full rank. So does a matrix, unless the product needs fewer
+random numbers: r(m + n) < m n.
 
 ε_i is computed as (w_2i - w_{2i+1})/2σ, from the float32 weights that were evaluated. θ, m, v are float64. Sums have
-the order of the pairs. The champion is θ̄, an exponential average of θ in which the past has weight `averaging` (Polyak
-& Juditsky, 1992, show why averages are better). With `averaging` 0 it is θ. So the lucky fitness of one candidate
-hardly changes the champion.
+the order of the pairs. The champion is θ̄, an exponential average of θ, in which the past has the weight `averaging`
+(Polyak & Juditsky, 1992, show why averages are better). With `averaging` 0 the champion is θ. In both cases, the lucky
+fitness of one candidate hardly changes the champion.
 """
 
 from dataclasses import dataclass
@@ -151,8 +151,8 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         self._pairs = population // 2
         rank = options.perturbation_rank
         self._matrices = None if rank is None else base.low_rank_matrices(layout, rank)
-        # Cached, so that all candidates of a generation share one array. Kernels compare the addresses of centres to
-        # find candidates with the same centre.
+        # Cached, because all candidates of a generation must share one array: kernels find the candidates with the same
+        # centre by the address of the array.
         self._rounded_centre: contract.NewestValue[OpenAiEsState, Float32] = contract.NewestValue(
             lambda state, _generation: state.centre.astype(np.float32)
         )
@@ -164,7 +164,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
 
     @staticmethod
     def validate(options: OpenAiEsOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for settings that have no effect, or make learning impossible."""
+        """Raise InputError for settings that have no effect, or with which the strategy cannot learn."""
         contract.require_evolved_weights(layout, "openai-es")
         options.check_combinations()
         if options.learning_rate * options.weight_decay >= 1:
@@ -239,7 +239,9 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
             clipup = base.ClipUp(o.beta1, o.max_speed)
             m, v = clipup.velocity(state.m, total, now.learning_rate), state.v.copy()
             step = m / now.learning_rate
-        decay = o.weight_decay * (o.learning_rate / now.learning_rate if o.constant_weight_decay else 1)
+        decay = o.weight_decay
+        if o.constant_weight_decay:
+            decay *= o.learning_rate / now.learning_rate
         centre, average = np.empty(self._W), np.empty(self._W)
         for part in base.parts(self._W):
             centre[part] = state.centre[part] + now.learning_rate * (step[part] - decay * state.centre[part])
@@ -247,7 +249,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         mask = state.mask
         if self._pruning is not None:
             mask = self._pruning.mask_after(after.generations, mask, centre, results)
-        # A pruned connection must not return through the state of the optimizer or through the average.
+        # A pruned connection must not return through the optimizer or the average.
         for array in (centre, average, m, v):
             np.multiply(array, mask, out=array)
         return OpenAiEsState(centre, average, m, v, after, mask)
@@ -257,7 +259,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         return pruned(state.average[None].astype(np.float32), state.mask[None])
 
     def _pair_weights(self, fitness: Float64) -> Float64:
-        """Return u_2i - u_{2i+1} of each pair, from the fitness [P], or fewer, see `grows`."""
+        """Return u_2i - u_{2i+1} of each pair. fitness: [P], or fewer, see `grows`."""
         shaped = base.centred_ranks if self._options.fitness_shaping == "ranks" else base.scaled_fitness
         u = shaped(fitness[: len(fitness) // 2 * 2])
         return u[::2] - u[1::2]

@@ -1,8 +1,9 @@
 """prune: children of an elite swap matrices, and lose connections that their parents' episodes did not use.
 
-This is the strategy of the 2020 script. With K = ceil(P/8), the pool is the champion, the leaderboard (the K best ever)
-and the K best of the last generation, sorted by score. A genome can be in the pool several times: the champion also
-leads the leaderboard. A generation consists of the first `survivors` of the leaderboard, unchanged, and of children:
+This is the strategy of the 2020 script. Let K = ceil(P/8). The pool consists of the champion, of the leaderboard (the K
+best ever), and of the K best of the last generation, sorted by score. A genome can be in the pool several times: the
+champion also leads the leaderboard. A generation consists of the first `survivors` of the leaderboard, unchanged, and
+of children:
 
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange one matrix or, half the time, all matrices that lead to one layer
@@ -20,8 +21,8 @@ See `elitist` for scores and prior evaluations. For the K best of the last gener
 generation counts. Survivors are evaluated again in every generation, so a lucky score does not last. With one survivor,
 as in the 2020 script, the other genomes on the leaderboard keep their first score until they lead.
 
-A search that begins with a given genome draws its first children from that genome alone. This genome has played no
-episode, so all its traces are 0, and each connection is pruned with probability q.
+If the search begins with a given genome, this genome is the parent of all first children. It has played no episode, so
+all its traces are 0, and each connection is pruned with probability q.
 """
 
 import math
@@ -89,13 +90,13 @@ def adaptive_rate(state: PruneState) -> float:
 
 def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.intp]:
     """Return [children]: the rank in the pool of each child's parent, by linear rank selection."""
-    # Integers have no rounding errors, so every machine selects the same parents.
+    # Integers, because they have no rounding errors: every machine selects the same parents.
     shares = np.cumsum(np.arange(pool_size, 0, -1))
     return np.searchsorted(shares, stream.below(int(shares[-1]), children), side="right")
 
 
 def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int64:
-    """Return sources [children, blocks] after K swaps between two children each: of a block, or of a layer's blocks.
+    """Return sources [children, blocks] after K swaps. In each, two children swap a block, or all blocks of a layer.
 
     A source is the number of the member of the pool from which a child takes a block.
 
@@ -113,7 +114,8 @@ def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int6
     columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays
     for (a, b, block, layer), swaps_layer in zip(chosen.tolist(), (draws[:, 3] < 0.5).tolist(), strict=True):
         other = b + (b >= a)  # another child than the first one
-        for column in columns[layers[layer] if swaps_layer else slice(block, block + 1)]:
+        swapped = layers[layer] if swaps_layer else slice(block, block + 1)
+        for column in columns[swapped]:
             column[a], column[other] = column[other], column[a]
     return np.array(columns, np.int64).T
 
@@ -123,15 +125,15 @@ def assemble(
 ) -> tuple[Float32, Bool, Float64]:
     """Return weights, mask and pruning probability [n, W] of children that take their blocks from sources [n, blocks].
 
-    A source is the number of a member of the pool, which consists of the leader, the leaderboard and the recent
-    genomes, in this order. The probability is the `trace_pruning_probability` of the rate q; 0 if q is None.
+    A source is the number of a member of the pool: first the leader, then the leaderboard, then the recent genomes. The
+    probability is the `trace_pruning_probability` of the rate q; 0 if q is None.
     """
     n, W = len(sources), blocks[-1].stop
     weights, mask, probability = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.zeros((n, W))
-    # Children are put together block by block, because a copy of the whole pool would double the memory.
+    # Assemble children block by block, because a copy of the whole pool would double the memory.
     for column, block in enumerate(blocks):
         place = slice(block.start, block.stop)
-        # Several children can take a block from the same member, so its probability is computed once.
+        # Several children can take a block from the same member. Compute its probability once.
         members, row_of_child = np.unique(sources[:, column], return_inverse=True)
         block_weights, block_mask, block_traces = _blocks_of(state, members, place)
         weights[:, place] = block_weights[row_of_child]
@@ -142,7 +144,7 @@ def assemble(
 
 
 def _blocks_of(state: PruneState, members: Int64, place: slice) -> tuple[Float32, Bool, Float32]:
-    """Return weights, mask and traces, [n, k] each, of the k weights at a place in members of the pool.
+    """Return weights, mask and traces, [n, k] each, of n members of the pool at a place, a slice of k weights.
 
     members: [n], the numbers of the members, in ascending order.
     """
@@ -186,13 +188,13 @@ class Prune(Elitist[PruneState]):
         super().__init__(layout, population, seed, self._K, options.survivors, options.prior_evaluations)
         self._options = options
         self._plan_of = contract.NewestValue(self._plan)
-        self.capacity = 2 * self._K  # the genomes that a state holds: the leaderboard and the recent ones
+        self.capacity = 2 * self._K  # the leaderboard and the recent genomes
         self.traces = "each" if layout.num_traces else "none"
 
     @staticmethod
     def validate(options: PruneOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a rate of trace pruning if episodes leave no traces."""
-        # The default is accepted, although it has no effect, so that any network works with the defaults.
+        # Accept the default, although it has no effect: every network must work with the defaults.
         default = PruneOptions().trace_pruning
         if not layout.num_traces and options.trace_pruning not in (0.0, default):
             expected = "a network that leaves Hebbian traces, such as hebbian-dag, or 0"
@@ -200,7 +202,7 @@ class Prune(Elitist[PruneState]):
 
     def start(self) -> PruneState:
         """Return the state before generation 0, in which no genome has been evaluated."""
-        W = self._layout.num_weights  # also the number of traces: if the network leaves no traces, they are zeros
+        W = self._layout.num_weights  # also the number of traces, which are zeros if the network leaves none
         return PruneState(ScoredGenomes.initial(self._layout, W), recent=ScoredGenomes.empty(W, W))
 
     def tell(self, state: PruneState, genomes: GenomeSource, results: contract.Results) -> PruneState:
@@ -230,7 +232,7 @@ class Prune(Elitist[PruneState]):
         return state.leaderboard
 
     def _evaluated(self, genomes: GenomeSource, results: contract.Results, candidates: Int64) -> ScoredGenomes:
-        """Return the given candidates [n] with fitness and traces. Without traces of a network, these are zeros."""
+        """Return the given candidates [n] with fitness and traces. If the network leaves no traces, they are zeros."""
         members = genomes.take(candidates)
         traces = results.traces[candidates] if self._layout.num_traces else np.zeros(members.weights.shape, np.float32)
         return ScoredGenomes.evaluated(members, results.fitness[candidates], traces)

@@ -1,4 +1,4 @@
-"""Schedules by which evolution strategies prune the connections that all candidates share: gradually, or in rounds.
+"""Prune connections in evolution strategies, whose candidates all share their connections: gradually, or in rounds.
 
 **Gradual pruning**, Zhu & Gupta, "To Prune, or Not to Prune" (2017), eq. 1. After t of T generations
 
@@ -29,8 +29,8 @@ the C connections has a weight with mean m and standard deviation s:
                 have other random numbers, because it has used generations. If `init_sparsity` is above 0, the new
                 initial genome lacks some connections; their weights begin at 0
 
-The champion is the champion of the newest search. The next search begins only with the next generation, so after
-n · `pruning_every` generations the champion is the result of the n-th search.
+The champion is the champion of the newest search. A run of n · `pruning_every` generations ends with the champion of
+the n-th search, because the next search would begin only with the next generation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ _MIN_CONNECTIONS = 2  # each round keeps at least this number
 
 
 def most_important(mask: Bool, importance: Float64, count: int) -> Bool:
-    """Return a mask [n] of the `count` most important connections of a mask [n], or of all if there are fewer.
+    """Return a mask [n] of the `count` most important connections of a mask [n]; of all if there are fewer.
 
     importance: [n]. Of equally important connections the first ones remain.
     """
@@ -68,9 +68,9 @@ def most_important(mask: Bool, importance: Float64, count: int) -> Bool:
 class GradualPruning:
     """Gradual pruning, see the top of this module.
 
-    share: The share of the initial connections that is pruned after T generations, `pruning`.
-    generations: T, `pruning_generations`.
-    by: The connections that are pruned first, `pruning_by`.
+    share: The setting `pruning`, the share of the initial connections that is pruned after T generations.
+    generations: T, the setting `pruning_generations`.
+    by: The setting `pruning_by`, the connections that are pruned first.
     layout: The layout of the genomes, with the matrices.
     initial: [W], the mask before generation 0.
     seed: The seed of the experiment.
@@ -97,10 +97,13 @@ class GradualPruning:
         pruned_share = self.share * (1 - remaining_time * remaining_time * remaining_time)
         importance = self._importance(mask, centre, results)
         remaining = np.zeros(len(mask), np.bool_)
-        # Each matrix loses the same share, so that no layer loses all of its connections. Pruning by flow may treat all
-        # matrices as one: the smaller a layer becomes, the larger is the flow through each of its connections.
-        matrices = [slice(block.start, block.stop) for block in self.layout.blocks]
-        for place in [slice(None)] if self.by == "flow" else matrices:
+        # Each matrix loses the same share, or a layer could lose all its connections. Flow may treat all matrices as
+        # one: the smaller a layer becomes, the larger is the flow through each of its connections.
+        if self.by == "flow":
+            places = [slice(None)]
+        else:
+            places = [slice(block.start, block.stop) for block in self.layout.blocks]
+        for place in places:
             ranked_by = importance[place] if importance[place].any() else np.abs(centre[place])
             count = round(np.count_nonzero(self.initial[place]) * (1 - pruned_share))
             remaining[place] = most_important(mask[place], ranked_by, count)
@@ -153,7 +156,7 @@ class PruningOptions(RestartOptions):
 
 @dataclass(frozen=True)
 class MaskedLayout(contract.ChangedLayout):
-    """A layout that limits the connections of initial genomes to a mask [W]."""
+    """A layout whose initial genomes have only the connections of a mask [W]."""
 
     mask: Bool
 
@@ -200,7 +203,7 @@ MakeStrategy = Callable[[GenomeLayout], contract.Strategy[Any]]
 
 
 class PruningRounds(contract.Strategy[PruningState]):
-    """A strategy that runs another strategy in rounds and prunes between them. It has the attributes of that strategy.
+    """A strategy that runs another strategy in rounds, and prunes connections between rounds.
 
     Args:
         make: Returns the other strategy for a layout.
@@ -280,7 +283,7 @@ class PruningRounds(contract.Strategy[PruningState]):
 
     def _strategy(self, mask: Bool) -> contract.Strategy[Any]:
         """Return the strategy for a mask; the newest one is cached."""
-        # Threads that call `ask` at the same time may cache another strategy meanwhile, so the cache is read once.
+        # Read the cache once, because another thread may replace its content.
         known, strategy = self._newest
         if mask is not known and not np.array_equal(mask, known):
             strategy = self._new_strategy(mask)
@@ -291,9 +294,9 @@ class PruningRounds(contract.Strategy[PruningState]):
         return self._make(MaskedLayout(self._layout, mask))
 
     def _current_search(self, state: PruningState, _: int) -> PruningState:
-        """Return the state from which candidates are drawn: if a round is over, the start of the next search."""
-        # The next search begins when its first candidates are drawn, not at the end of the round before. So a run that
-        # ends with a round still has the champion of that round.
+        """Return the state from which candidates are drawn: the given one or, after the end of a round, a new start."""
+        # The next search begins when its first candidates are drawn, not when the round ends. So a run that ends with a
+        # round has the champion of this round.
         if state.record.spent < self._options.pruning_every:
             return state
         search, generations = state.record.search + 1, state.record.generations

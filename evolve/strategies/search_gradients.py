@@ -1,17 +1,17 @@
-"""pgpe and snes: a Gaussian, with a σ of its own for every weight, follows the gradient of the expected fitness.
+"""pgpe and snes: a Gaussian, with one σ for each weight, follows the gradient of the expected fitness.
 
 The weights of an initial genome are the first centre θ, and all candidates have its mask. With n = floor(P/2) symmetric
 pairs and ε_i ~ N(0, σ²):
 
     candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, so that the log has its fitness
 
-The sums over candidates below use the weights w_c, rounded to float32 as in the genomes. θ, v and σ are float64. The
-champion is θ, so the lucky fitness of one candidate does not decide the champion.
+The sums over candidates below use the float32 weights w_c of the genomes. θ, v and σ are float64. The champion is θ, so
+the lucky fitness of one candidate does not decide the champion.
 
 pgpe: Sehnke et al., "Parameter-Exploring Policy Gradients" (2010), with symmetric sampling. The optimizer (`ClipUp`),
 the centred ranks, and the limit on the change of σ are from Toklu, Liskowski & Srivastava, "ClipUp: A Simple and
 Powerful Optimizer for Distribution-Based Policy Evolution" (2020). At first σ is r/sqrt(C), for C connections and the
-radius r. The paper has an r of 15 times the largest speed. The formulas:
+radius r. In the paper, r is 15 times the largest speed. The formulas:
 
     u            centred ranks of the fitness of the 2n paired candidates, so that an outlier counts only by its rank
     ∇θ           1/n Σ_i (u_2i - u_{2i+1})/2 ε_i = 1/2n Σ_c u_c (w_c - θ)
@@ -20,9 +20,9 @@ radius r. The paper has an r of 15 times the largest speed. The formulas:
     σ            σ + α_σ ∇σ, where α_σ is the learning rate of σ; `max_sigma_change` limits the relative change of a σ
 
 snes: the separable natural evolution strategy of Schaul, Glasmachers & Schmidhuber, "High Dimensions and Heavy Tails
-for Natural Evolution Strategies" (2011), with the paper's constants. The
-candidates of the paper are independent. snes follows the natural gradient. The learning rate of θ is 1, as in the
-paper. The learning rate of σ is η_σ:
+for Natural Evolution Strategies" (2011). snes follows the natural gradient. The constants are the paper's: the learning
+rate of θ is 1, and the learning rate of σ is η_σ. Only the pairs are not in the paper, whose candidates are
+independent:
 
     u_k          max(0, ln(n + 1) - ln k)/Σ_j max(0, ln(n + 1) - ln j) - 1/2n for the k-th best of the 2n candidates
     θ            θ + Σ_c u_c (w_c - θ)
@@ -140,7 +140,7 @@ class _Pairs(EvolutionStrategy[GaussianStates]):
         return state.centre, state.sigma
 
     def _sums_of(self, state: GaussianStates, genomes: GenomeSource, results: Results) -> tuple[Float64, Float64]:
-        """Return `sums` for all columns, [W] each, from the workers or from the genomes."""
+        """Return the two `sums` for all columns, [W] each, from the workers or from the genomes."""
         check_population(genomes, results, self._P, self._W, grows=True)
         total = results.sums
         if total is None:
@@ -153,7 +153,7 @@ class _Pairs(EvolutionStrategy[GaussianStates]):
         return np.where(candidates == self._P // 2 * 2, 0.0, np.where(candidates % 2, -1.0, 1.0))
 
     def _utilities(self, fitness: Float64) -> Float64:
-        """Return u [2n] of the paired candidates, from the fitness [P], or fewer, see `grows`."""
+        """Return u [2n] of the paired candidates. fitness: [P], or fewer, see `grows`."""
         raise NotImplementedError
 
 
@@ -170,10 +170,7 @@ class Pgpe(_Pairs[PgpeState]):
 
     @staticmethod
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search, and for settings without effect.
-
-        One such setting is a `smallest_sigma` that is not below the initial σ of a genome with all connections.
-        """
+        """Raise InputError for a layout that has no weights to search, and settings without effect."""
         require_evolved_weights(layout, "pgpe")
         options.check_combinations()
         first = _initial_sigma(options, layout.num_weights)
@@ -192,8 +189,8 @@ class Pgpe(_Pairs[PgpeState]):
         options = self._options
         moved, squares = self._sums_of(state, genomes, results)
         u = self._utilities(results.fitness)
-        # If the candidates of each pair tie, ∇θ is 0, and its sums hold rounding errors. ClipUp would make a full step
-        # of them.
+        # If the candidates of each pair tie, ∇θ is 0, but the sums hold rounding errors. ClipUp would turn these into a
+        # step of full length.
         all_tie = np.array_equal(u[::2], u[1::2])
         gradient = np.zeros(self._W) if all_tie else moved / len(u)
         velocity = self._optimizer.velocity(state.velocity, gradient, self._learning_rate)

@@ -1,9 +1,9 @@
 """The contract of a search strategy, and the helpers that strategies share.
 
 A strategy has two pure functions of an explicit state. `ask` returns the genomes of a generation. `tell` takes their
-results and returns the next state. All random numbers come from streams with the key (seed, purpose, generation,
-candidate), so the state needs no generator: it consists of arrays. From a state that was stored and restored, `ask`
-returns the same genomes.
+results and returns the next state. The state consists of arrays. It needs no generator of random numbers, because all
+random numbers come from streams with the key (seed, purpose, generation, candidate). So `ask` returns the same genomes
+after the state was stored and restored.
 """
 
 import threading
@@ -30,11 +30,11 @@ Arrays = Mapping[str, NDArray[Any]]
 class Results:
     """The results of the P candidates of a generation.
 
-    fitness: [P] numbers, which become a read-only float64 array. Higher is better; NaN is worst.
+    fitness: [P] numbers, kept as a read-only float64 array. Higher is better; NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
     mean_traces: [T], the traces averaged over all candidates; None if the strategy does not need them.
-    sums: [W, *sum_shape], the strategy's `sums` for all columns; if None, `tell` computes them.
-    measures: [P, D], the strategy's `measures`; if None, `tell` computes them from the genomes alone.
+    sums: [W, *sum_shape], the strategy's `sums` for all columns; if None, `tell` computes the sums.
+    measures: [P, D], the strategy's `measures`; if None, `tell` computes the measures from the genomes alone.
 
     Raises:
         InputError: The fitness is not an array [P] of numbers.
@@ -75,36 +75,35 @@ def _fitness_array(fitness: Any) -> Float64:
         raise InputError("fitness", expected, f"{type(fitness).__name__} ({one_line(error)})") from None
     if array.ndim != 1:
         raise InputError("fitness", expected, f"an array of shape {list(array.shape)}")
-    return read_only(array)  # because the fitness is recorded after `tell`
+    return read_only(array)  # `tell` must not change it, because it is recorded afterwards
 
 
 class Strategy(Generic[State]):
     """Base class of strategies: a search with P candidates of one genome layout.
 
-    A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`. It overrides attributes
-    whose defaults do not fit; an instance may do so, too.
+    A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`. A subclass or an instance
+    overrides attributes whose defaults do not fit.
 
     Attributes:
-        portable: True if `ask` and `tell` give the same bits on every machine. Every rank can then hold the state and
+        portable: Whether `ask` and `tell` give the same bits on every machine. Every rank can then hold the state and
             compute the candidates that it plays, see `runs_on_every_rank`. If False, the bits repeat only on machines
             of the same kind.
-        central: True if rank 0 computes all candidates although the strategy is portable, because a state takes longer
-            to compute than candidates take to send.
-        shared_mask: True if all candidates have the same connections.
+        central: Whether rank 0 computes all candidates of a portable strategy. This is faster if computing a state
+            takes longer than sending the candidates.
+        shared_mask: Whether all candidates have the same connections.
         traces: The traces that `tell` reads: the traces of "each" candidate, their "mean", or "none".
-        grows: True if `tell` accepts the results of only the first n candidates, for even n and even P. A population
+        grows: Whether `tell` accepts the results of only the first n candidates, for even n and even P. A population
             can then grow until the generation has enough environment steps.
-        antithetic: True if candidates 2i and 2i + 1 are a pair on opposite sides of one centre. A pair can then play
+        antithetic: Whether candidates 2i and 2i + 1 are a pair on opposite sides of one centre. A pair can then play
             the same episodes (`common_random_numbers = "pairs"`).
-        compares_generations: True if the strategy compares returns of different generations, so their episodes
-            must have the same limit of steps.
-        sum_shape: The shape of the sums for one weight that `sums` returns: () for one number, (k,) for k numbers. None
+        compares_generations: Whether the strategy compares returns of different generations. Their episodes must then
+            have the same limit of steps.
+        sum_shape: The shape of the sums that `sums` returns for one weight: () for one number, (k,) for k numbers. None
             if there are no sums.
         capacity: The largest number of genomes in a state; None if a state holds no genomes.
         measured: The names of the D measures of a candidate that `tell` reads beside the fitness.
-        warm_starts: True if a search can begin with a given genome. The layout is then a `StartLayout`, whose initial
-            genomes all equal the given genome. The champion of the state that `start` returns must be this genome; a
-            strategy that begins with one initial genome needs no change for that.
+        warm_starts: Whether a search can begin with a given genome. The layout is then a `StartLayout`, whose initial
+            genomes all equal the given genome. This genome must also be the champion of the state that `start` returns.
     """
 
     portable: bool = False
@@ -121,7 +120,7 @@ class Strategy(Generic[State]):
 
     @staticmethod
     def validate(options: Any, layout: GenomeLayout) -> None:
-        """Raise InputError for options that make no sense in a new run. Old runs with such options can be resumed."""
+        """Raise InputError for options that make no sense in a new run. Runs that exist are resumed all the same."""
 
     @abstractmethod
     def start(self) -> State:
@@ -129,9 +128,9 @@ class Strategy(Generic[State]):
 
     @abstractmethod
     def ask(self, state: State, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return the P candidates of a generation, or the given candidates [n], n ≥ 1.
+        """Return the P candidates of a generation, or only the given candidates [n], n ≥ 1.
 
-        The bits of a candidate do not depend on the other candidates of a call. Several threads may call this method
+        The bits of a candidate must not depend on the other candidates of a call. Several threads may call this method
         at the same time.
         """
 
@@ -141,8 +140,8 @@ class Strategy(Generic[State]):
 
         Args:
             state: The state that `ask` was called with.
-            genomes: The P candidates that `ask` returned, unchanged, or a lazy source that computes them again. Take
-                as few as possible.
+            genomes: The P candidates that `ask` returned, or a lazy source that computes them again. So take as few as
+                possible.
             results: The results of their evaluation.
         """
 
@@ -150,12 +149,12 @@ class Strategy(Generic[State]):
     def champion(self, state: State) -> Genomes:
         """Return the genome (P = 1) that the strategy estimates to be best.
 
-        The state is one that `tell` has returned. In a search that begins with a given genome, the state may also be
-        the state of `start`; its champion is the given genome.
+        The state is a result of `tell`. If the search begins with a given genome, the state may also be the result of
+        `start`, whose champion is the given genome.
         """
 
     def champion_generation(self, _state: State) -> int | None:
-        """Return the only generation that evaluates the champion; None if there are several, or no such generation."""
+        """Return the generation that evaluates the champion; None unless there is exactly one."""
         return None
 
     @abstractmethod
@@ -174,14 +173,14 @@ class Strategy(Generic[State]):
         return self.start()
 
     def survivors(self, _state: State) -> int:
-        """Return the number n such that the first n candidates of the next generation were evaluated before."""
+        """Return the number of leading candidates of the next generation that were evaluated before."""
         return 0
 
     def sums(self, state: State, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [n, *sum_shape]: sums over all candidates, for n columns of the genome.
 
-        Each rank sums some columns, and `tell` reads all sums from `results.sums`. The bits must not depend on the
-        division among ranks, so the sums of a column must not depend on other columns.
+        Each rank sums some columns, and `tell` reads all sums from `results.sums`. The sums of a column must not depend
+        on other columns, because every number of ranks must give the same bits.
 
         Args:
             state: The state before the generation.
@@ -204,7 +203,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def told_measures(self, genomes: GenomeSource, results: Results) -> Float64:
-        """Return [P, D]: the measures in results, or else of the genomes. Raises InputError unless there are D."""
+        """Return [P, D]: the measures in results, or else of the genomes. Raises InputError unless they are D."""
         measures = self.measures(genomes, {}) if results.measures is None else results.measures
         D = len(self.measured)
         if measures.shape[1] != D:
@@ -213,18 +212,18 @@ class Strategy(Generic[State]):
         return measures
 
     def outcome(self, _state: State) -> dict[str, Float64]:
-        """Return values that describe the state after a generation, by their fields of `Record`."""
+        """Return values that describe the state after a generation, by the names of their fields in `Record`."""
         return {}
 
     def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return a genome (P = 1) that the strategy keeps beside its champion. One of two arguments selects it.
+        """Return a genome (P = 1) that the strategy keeps beside its champion. Give one of the two arguments.
 
         Args:
-            connections: Return the best genome of a front with at most this number of connections that can act.
-            cell: Return the elite of this cell of an archive.
+            connections: Select the best genome on a front with at most this number of connections that can act.
+            cell: Select the elite of this cell of an archive.
 
         Raises:
-            InputError: The strategy keeps no front or no archive, or it has no such genome.
+            InputError: The strategy keeps no front, no archive, or no such genome.
         """
         if cell is None:
             raise InputError("connections", "none, except with nsga2, which keeps a front", connections)
@@ -239,7 +238,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def distribution(self, state: State) -> tuple[Float64, Float64]:
-        """Return the mean and the standard deviation of each weight, both [W]; undefined outside the mask.
+        """Return the mean and the standard deviation of each weight, both [W]; any values outside the mask.
 
         Pruning in rounds needs this method.
         """
@@ -248,7 +247,7 @@ class Strategy(Generic[State]):
 
 @dataclass(frozen=True)
 class AskedGenomes(Generic[State]):
-    """Lazy source of the P candidates of a generation: the strategy computes them when they are taken."""
+    """Lazy source of the P candidates of a generation: `take` lets the strategy compute them."""
 
     strategy: Strategy[State]
     state: State
@@ -332,22 +331,19 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
 
 
 def ranking(fitness: Float64) -> NDArray[np.intp]:
-    """Return [P]: candidates from best to worst. Candidates of equal fitness keep their order; NaN comes last."""
+    """Return [P]: the candidates from best to worst. Candidates of equal fitness keep their order; NaN comes last."""
     missing = np.isnan(fitness)
     return np.lexsort((np.where(missing, 0.0, -fitness), missing))
 
 
 def best_candidate(fitness: Float64) -> int:
-    """Return the first candidate of `ranking`, without sorting."""
+    """Return the first candidate of `ranking`, but without sorting."""
     present = np.flatnonzero(~np.isnan(fitness))
     return int(present[np.argmax(fitness[present])]) if len(present) else 0
 
 
 def require_evolved_weights(layout: GenomeLayout, strategy: str) -> None:
-    """Raise InputError if the weights of a layout have no effect.
-
-    strategy: The name, for the error, of a strategy that cannot evolve masks alone.
-    """
+    """Raise InputError if the weights of a layout have no effect. strategy: the name of the strategy, for the error."""
     if not getattr(layout, "evolves_weights", True):
         cure = "These strategies evolve masks alone: prune, umda, random."
         expected = "a strategy that can evolve masks alone, because weights have no effect on this network"
@@ -355,15 +351,15 @@ def require_evolved_weights(layout: GenomeLayout, strategy: str) -> None:
 
 
 def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates: Iterable[int]) -> Genomes:
-    """Return an initial genome for each of the candidates, drawn from the candidate's own stream.
+    """Return an initial genome for each candidate, drawn from the candidate's own stream.
 
     Args:
         layout: The layout of the genomes.
         seed: The seed of the experiment.
-        generation: The generation in the keys of the streams.
+        generation: The generation, a part of the key of each stream.
         candidates: The numbers of the candidates in the population.
     """
-    # A layout of another package may lack the attribute. It then draws one genome at a time.
+    # A layout of another package may lack the attribute. Such a layout draws one genome at a time.
     if getattr(layout, "batched_init", False):
         init: Callable[[Streams], Genomes] = layout.init  # type: ignore[assignment]
         return init(Streams(seed, Purpose.INIT, generation, np.fromiter(candidates, np.int64)))
@@ -373,7 +369,7 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
 
 @dataclass(frozen=True)
 class ChangedLayout:
-    """Base class of layouts that take everything from another layout, except the initial genomes."""
+    """Base class of layouts with their own initial genomes, and all else from another layout."""
 
     layout: GenomeLayout
 
@@ -392,7 +388,7 @@ class ChangedLayout:
 
 @dataclass(frozen=True)
 class StartLayout(ChangedLayout):
-    """A layout whose initial genomes all equal a given genome (P = 1), with which a search begins."""
+    """A layout of a search that begins with a given genome (P = 1): all initial genomes equal this genome."""
 
     genome: Genomes
 
@@ -416,7 +412,7 @@ class NamedNumbers:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, name: str) -> Self:
-        """Return the numbers in an array of a checkpoint. Raises ValueError if it is missing or damaged."""
+        """Return the numbers from an array of a checkpoint. Raises ValueError for a missing or damaged array."""
         numbers = stored_array(arrays, name, f"{len(fields(cls))}", cls.dtype).tolist()
         for i, number in enumerate(fields(cls)):
             if number.type in (int, "int"):  # a text if the module of the subclass postpones annotations

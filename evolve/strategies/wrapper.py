@@ -1,6 +1,6 @@
-"""Strategies around another strategy: several starts of which the best goes on, and restarts of a stalled search.
+"""Strategies around another strategy: `Multistart` makes several starts, `Restarting` restarts a stalled search.
 
-Both compare searches by a score, the mean fitness over the last k generations of a search. k is a quarter of
+Both compare searches by a score: the mean fitness over the last k generations of a search. k is a quarter of
 `start_generations` or of `restart_after`, rounded up.
 """
 
@@ -45,8 +45,8 @@ class StartOptions(Options):
     @property
     def choosing_generations(self) -> int:
         """The number of generations before the best start goes on alone."""
-        second = self.finalists if self.finalists > 1 else 0
-        return (self.starts + second) * self.start_generations
+        finals = self.finalists if self.finalists > 1 else 0
+        return (self.starts + finals) * self.start_generations
 
 
 class RestartOptions(StartOptions):
@@ -72,11 +72,9 @@ class WrapperState:
     best: The state of the strategy that has the wrapper's champion.
     means: [k] float64, the mean fitness of each of the last k generations.
     record: The scores and counts of the wrapper.
-    first_generation: The generation from whose streams the first weights of this search are drawn. It is above 0 if
-        the strategy around this wrapper began the search later: as its second start, or as a control of pruning in
-        rounds. A start or restart within this search adds the completed generations of this search to it.
-    waiting: The score and the last state of each waiting start, the best first. During the starts these are the best
-        ones so far, later the finalists that have yet to go on.
+    first_generation: The generation in which this search began; the first weights come from the streams of this
+        generation. It is above 0 if another wrapper began the search, as its second start for example.
+    waiting: The score and the last state of each start that may go on as a finalist, the best first.
     """
 
     now: Any
@@ -88,23 +86,23 @@ class WrapperState:
 
 
 class Wrapper(Strategy[WrapperState]):
-    """A strategy around another strategy. It has the attributes of that strategy, and calls its methods.
+    """A strategy around another strategy, with the attributes of that strategy. Most methods call its methods.
 
-    A subclass implements `tell` and names its arrays and its record.
+    A subclass implements `tell`, and names its arrays and its record.
 
     Args:
         strategy: The other strategy.
-        generations: The setting of which k is a quarter, rounded up: `start_generations` or `restart_after`.
+        generations: `start_generations` or `restart_after`; k is a quarter of it, rounded up.
     """
 
     name: str
-    """The beginning of the names of the wrapper's own arrays in a checkpoint."""
+    """The prefix of the names of the wrapper's own arrays in a checkpoint."""
     best_prefix: str
-    """The beginning of the names of the best state's arrays."""
+    """The prefix of the names of the best state's arrays in a checkpoint."""
     first_record: NamedNumbers
     """The record at the start of a search."""
     no_mean: float
-    """The entry of `means` for a generation that has not been played."""
+    """The entry of `means` for a generation that was not played yet."""
 
     def __init__(self, strategy: Strategy[Any], generations: int) -> None:
         self._strategy = strategy
@@ -117,7 +115,7 @@ class Wrapper(Strategy[WrapperState]):
         return self._started(self._strategy.start(), 0)
 
     def start_anew(self, generation: int) -> WrapperState:
-        """Return an initial state with weights that are drawn with a generation's key."""
+        """Return an initial state with weights from the streams of a generation."""
         return self._started(self._strategy.start_anew(generation), generation)
 
     def ask(self, state: WrapperState, generation: int, candidates: Int64 | None = None) -> Genomes:
@@ -149,7 +147,7 @@ class Wrapper(Strategy[WrapperState]):
         return self._strategy.measures(genomes, metrics)
 
     def outcome(self, state: WrapperState) -> dict[str, Float64]:
-        """Return the strategy's values of fields of `Record`."""
+        """Return the strategy's values for fields of `Record`."""
         return self._strategy.outcome(state.now)
 
     def select(self, state: WrapperState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
@@ -161,7 +159,7 @@ class Wrapper(Strategy[WrapperState]):
         return self._strategy.origin(state.now, cell)
 
     def begun(self, before: WrapperState, after: WrapperState) -> str:
-        """Return the kind, in words, of the search that `tell` began between two states; empty for no search."""
+        """Return the kind of the search that began between two states, such as "restart"; "" if none began."""
         inner = self._strategy
         return inner.begun(before.now, after.now) if isinstance(inner, Wrapper) else ""
 
@@ -193,7 +191,7 @@ class Wrapper(Strategy[WrapperState]):
         return WrapperState(state, state, self._no_means, self.first_record, first_generation)
 
     def _keeps_best(self, _record: Any) -> bool:
-        """Return whether a checkpoint holds the best state beside the newest one."""
+        """Return whether a checkpoint must hold the best state, too."""
         return True
 
 
@@ -212,14 +210,14 @@ def joined(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def without_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    """Return the arrays whose names begin with a prefix, named without it."""
+    """Return the arrays whose names begin with a prefix, under names without the prefix."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def mean_fitness(fitness: Float64, first: int | None = None) -> float:
-    """Return the mean fitness of the first `first` candidates, by default of all P; -∞ if no fitness is finite.
+    """Return the mean of the fitness [P], or of its first `first` numbers; -∞ if no fitness is finite.
 
-    fitness: [P]. A fitness that is not finite counts as the smallest finite one of all candidates.
+    A fitness that is not finite counts as the smallest finite fitness of all P candidates.
     """
     finite = np.isfinite(fitness)
     if not finite.any():
@@ -232,7 +230,7 @@ def mean_fitness(fitness: Float64, first: int | None = None) -> float:
 class StartRecord(NamedNumbers):
     """The progress of a strategy with several starts.
 
-    best_score: The best score of a start or, as soon as finalists play, of a finalist; -∞ before the first one ends.
+    best_score: The best score of the starts that have ended, or of the finalists that have ended; -∞ before one ends.
     generations: The completed generations of this search.
     """
 
@@ -246,8 +244,8 @@ class Multistart(Wrapper):
     With finalists, this is sequential halving (Karnin, Koren & Somekh, "Almost Optimal Exploration in Multi-Armed
     Bandits", 2013) in two rounds.
 
-    The best state is the last state of the best start or, as soon as a finalist has ended, of the best finalist. Before
-    the first start or finalist has ended, and after the choice, it is the newest state.
+    The best state is the last state of the best start, or of the best finalist as soon as one has ended. Before the
+    first start has ended, while the first finalist plays, and after the choice, the best state is the newest state.
     """
 
     name, best_prefix, no_mean = "start", "chosen_", 0.0
@@ -268,14 +266,16 @@ class Multistart(Wrapper):
         scored = self._strategy.survivors(state.now) or None
         means = np.append(state.means[1:], mean_fitness(results.fitness, scored))
         best_score, generations = state.record.best_score, state.record.generations + 1
-        best, waiting = now if best_score == -np.inf or generations > self._end else state.best, state.waiting
+        has_best = best_score != -np.inf and generations <= self._end
+        best, waiting = state.best if has_best else now, state.waiting
         if generations <= self._end and generations % self._per_start == 0:
             ended = generations // self._per_start
             score = float(ordered_sum(means)) / len(means)
             if self._finalists and ended <= self._starts:
-                ranked = sorted((*waiting, (score, now)), key=lambda entry: -entry[0])  # equal ones in their order
+                # Sorting is stable, so the earlier one of two starts with equal scores comes first.
+                ranked = sorted((*waiting, (score, now)), key=lambda entry: -entry[0])
                 waiting = tuple(ranked[: self._finalists])
-            # A best score of -∞ means that no start has ended, so a start without finite fitness gets a finite score.
+            # A best score of -∞ means that no start has ended. So a start without finite fitness gets a finite score.
             if score > best_score or best_score == -np.inf:
                 best, best_score = now, max(score, -float(np.finfo(np.float64).max))
             if ended < self._starts:
@@ -290,7 +290,7 @@ class Multistart(Wrapper):
         return WrapperState(now, best, means, StartRecord(best_score, generations), state.first_generation, waiting)
 
     def begun(self, before: WrapperState, after: WrapperState) -> str:
-        """Return "start n", "finalist n" or "best start" if one of them begins, or a restart within a start."""
+        """Return "start n", "finalist n" or "best start" if one begins; or the search that begins within a start."""
         generations = after.record.generations
         if generations > self._end or generations % self._per_start:
             return super().begun(before, after)
@@ -306,14 +306,16 @@ class Multistart(Wrapper):
             return arrays
         scores, states = zip(*state.waiting, strict=True)
         stored = [self._strategy.to_arrays(each) for each in states]
-        named = {f"waiting_{i}_{name}": array for i, each in enumerate(stored) for name, array in each.items()}
+        named = {f"waiting_{i}_{name}": array for i, parts in enumerate(stored) for name, array in parts.items()}
         return joined(arrays, {"waiting_scores": np.array(scores, np.float64)}, named)
 
     def from_arrays(self, arrays: Arrays) -> WrapperState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         state = super().from_arrays(arrays)
         ended = state.record.generations // self._per_start
-        n = min(ended, self._finalists) if ended < self._starts else self._starts + self._finalists - 1 - ended
+        n = min(ended, self._finalists)
+        if ended >= self._starts:  # one finalist plays, and the earlier ones have ended
+            n = self._starts + self._finalists - 1 - ended
         if n <= 0:
             return state
         scores = stored_array(arrays, "waiting_scores", "n", np.float64, n=n).tolist()
@@ -329,9 +331,10 @@ class Multistart(Wrapper):
 class RestartRecord(NamedNumbers):
     """The progress of a strategy that restarts.
 
-    best_score: The best score of all.
-    to_beat: The best score since the last restart, or the score of the state from which the search restarted.
-    stalled: The generations in a row without a score above `to_beat`.
+    best_score: The best score so far.
+    to_beat: The best score since the last restart. At first it is the score of the state from which the search
+        restarted.
+    stalled: The number of generations in a row without a score above `to_beat`.
     restarts: The number of restarts.
     generations: The completed generations of this search.
     """
@@ -346,8 +349,8 @@ class RestartRecord(NamedNumbers):
 class Restarting(Wrapper):
     """An evolution strategy that restarts, see `RestartOptions`.
 
-    The best state is the state before the generation with the best score. Before there is a score, it is the newest
-    state. `means` are NaN for generations before the last restart.
+    The best state is the state before the generation with the best score. Before there is a score, the best state is
+    the newest one. `means` are NaN for generations before the last restart.
     """
 
     name, best_prefix, no_mean = "restart", "best_", np.nan
@@ -360,7 +363,8 @@ class Restarting(Wrapper):
 
     def tell(self, state: WrapperState, genomes: GenomeSource, results: Results) -> WrapperState:
         """Return the state after a generation; after a stall, restart."""
-        now, best, record = self._strategy.tell(state.now, genomes, results), state.best, state.record
+        now = self._strategy.tell(state.now, genomes, results)
+        best, record = state.best, state.record
         means = np.append(state.means[1:], mean_fitness(results.fitness))
         score = float(ordered_sum(means)) / len(means)  # NaN until k generations have been played
         best_score, to_beat = record.best_score, record.to_beat
@@ -372,9 +376,11 @@ class Restarting(Wrapper):
         if score > to_beat:
             to_beat, stalled = score, 0
         if stalled >= self._after:
-            now = self._strategy.start_anew(state.first_generation + generations) if self._anew else best
-            to_beat = -np.inf if self._anew else best_score
             means, stalled, restarts = self._no_means, 0, restarts + 1
+            if self._anew:
+                now, to_beat = self._strategy.start_anew(state.first_generation + generations), -np.inf
+            else:
+                now, to_beat = best, best_score
         record = RestartRecord(best_score, to_beat, stalled, restarts, generations)
         return WrapperState(now, best, means, record, state.first_generation)
 
@@ -394,8 +400,8 @@ class _NoSearch(Strategy[None]):
 
 
 def wrapped(strategy: Strategy[Any], options: Any) -> Strategy[Any]:
-    """Return a strategy with the starts and the restarts that its options ask for."""
-    # Every start may restart, so several starts are around restarts.
+    """Return a strategy with the starts and restarts that options ask for."""
+    # `Multistart` is outside, because each start may restart.
     if isinstance(options, RestartOptions) and options.restart_after:
         strategy = Restarting(strategy, options)
     if isinstance(options, StartOptions) and options.starts > 1:
@@ -404,7 +410,7 @@ def wrapped(strategy: Strategy[Any], options: Any) -> Strategy[Any]:
 
 
 def beginnings(options: Any, fitness: Sequence[Float64]) -> list[tuple[int, str]]:
-    """Return the first generation and the kind of each start and restart of a search after its first start.
+    """Return the first generation and the kind of each start and restart of a search, except its first start.
 
     Args:
         options: The options of the strategy.
@@ -416,5 +422,5 @@ def beginnings(options: Any, fitness: Sequence[Float64]) -> list[tuple[int, str]
     states = [strategy.start()]
     for values in fitness:
         states.append(strategy.tell(states[-1], NO_GENOMES, Results(values)))
-    kinds = [strategy.begun(*pair) for pair in itertools.pairwise(states)]
+    kinds = [strategy.begun(before, after) for before, after in itertools.pairwise(states)]
     return [(generation, kind) for generation, kind in enumerate(kinds, 1) if kind]
