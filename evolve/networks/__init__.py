@@ -1,7 +1,7 @@
-"""Networks: a network and a genome (weights and a mask) turn an observation into an action.
+"""Networks: with a genome (weights and a mask), a network turns an observation into an action.
 
-`NETWORKS` is the registry. Every entry implements the protocol `Network` (see `network`), and passes the same
-conformance suite. A C header in `kernels/` is the native step of a network.
+`NETWORKS` is the registry. Every entry implements the protocol `Network`, and passes the same conformance suite. A C
+header in `kernels/` is the native step of a network.
 """
 
 import operator
@@ -21,7 +21,7 @@ _PROPOSALS = {
     "mlppolicy": "mlp", "linear": "mlp", "feedforward": "mlp", "rnn": "elman", "recurrent": "elman", "gru": "elman",
     "lstm": "hebbian-lstm", "mlplstmpolicy": "hebbian-lstm", "hebbian": "hebbian-dag",
 }  # fmt: skip
-"""Names of other tools, and the network that an error proposes for each."""
+"""By names of networks in other tools: the network that an error proposes."""
 
 NETWORKS = Registry(
     "network",
@@ -47,7 +47,7 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
     """Return the network that the `[network]` table of an experiment describes.
 
     Args:
-        table: The name of the network, or a table with the name and options, which need not be validated yet.
+        table: The name of the network, or a table with the name and options, validated or not.
         observation_size: O, the number of inputs of the network.
         action_size: A, the number of outputs that are actions.
 
@@ -68,8 +68,8 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 def check(section: Section, network: Network, action_size: int) -> str | None:
     """Check a network: draw a genome, check its blocks, make a batch, and compute one step.
 
-    A network from another package gets two more checks: `init` has to repeat its weights, and a slot must not depend on
-    other slots. If only the last bits of a slot depend on other slots, return a warning; otherwise return None.
+    Two more checks are only for a network from another package: `init` must repeat its weights, and a slot must not
+    depend on other slots. If only the last bits depend on other slots, the function returns a warning, otherwise None.
 
     Args:
         section: The section of the experiment that names the network.
@@ -133,18 +133,20 @@ def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
     other = network.init(Stream(0, Purpose.CHECK, 2))
     pair.load(first, other.weights, other.mask, seeds[:1])
     pair.load(second, genome.weights, genome.mask, seeds[1:])
-    found = [(act_in_last_slot(alone, seen[1:2]), 0, "after a second load")]
-    found.append((act_in_last_slot(pair, seen[:2]), 0, "beside another slot"))
-    pair.move(second, first)
-    found.append((act_in_last_slot(pair, seen[2:]), 1, "after move"))
-    for actions, step, when in found:
-        # A little may differ: the order of NumPy's sums may depend on the number of slots.
-        if not np.allclose(actions, expected[step], 1e-3, 1e-3, equal_nan=True):
+
+    def compare(actions: Float32, expected: Float32, when: str) -> None:
+        # The actions may differ a little: the order of NumPy's sums may depend on the number of slots.
+        if not np.allclose(actions, expected, 1e-3, 1e-3, equal_nan=True):
             raise ValueError(f"a slot gives other actions {when}; let each slot have its own state, cleared by load")
+
+    compare(act_in_last_slot(alone, seen[1:2]), expected[0], "after a second load")
+    compare(act_in_last_slot(pair, seen[:2]), expected[0], "beside another slot")
+    pair.move(second, first)
+    compare(act_in_last_slot(pair, seen[2:]), expected[1], "after move")
 
 
 def _rounds_alike(network: Network, genome: Genomes) -> bool:
-    """Return whether a genome gives the same bits alone and beside two others, in some steps."""
+    """Return whether a genome gives the same bits alone and in the last of three slots, for some steps."""
     B, steps = 3, 16
     seen = (2 * Stream(0, Purpose.CHECK, 3).uniform(steps, B, network.observation_size) - 1).astype(np.float32)
     alone, beside = network.batch(1, "numpy"), network.batch(B, "numpy")
@@ -157,9 +159,9 @@ def _rounds_alike(network: Network, genome: Genomes) -> bool:
 
 
 def _check_blocks(network: Network) -> None:
-    """Raise ValueError unless the blocks of a network tile its genome, layer by layer, and have different titles.
+    """Raise ValueError unless the blocks of a network cover its genome, layer by layer, and have different titles.
 
-    Pictures, exports and some strategies find the matrices of a genome by its blocks.
+    Pictures, exports and some strategies need the blocks to find the matrices in a genome.
     """
     end, layer, titles = 0, 0, set[str]()
     for block in network.blocks:

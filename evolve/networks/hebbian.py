@@ -1,4 +1,4 @@
-"""The networks with Hebbian traces: hebbian-dag and hebbian-lstm. A trace sums up how a connection was used.
+"""hebbian-dag and hebbian-lstm, networks with Hebbian traces. A trace sums up how a connection was used.
 
 In **hebbian-dag** every layer reads all earlier layers. With D = [O, h1, …, hL, A + 1], x_0 the observation, W_ij the
 [D_j, D_{i+1}] weights from layer j to layer i + 1, and H_ij the traces of these connections:
@@ -7,9 +7,9 @@ In **hebbian-dag** every layer reads all earlier layers. With D = [O, h1, …, h
     x_{i+1} = tanh((z_i0 + z_i1) + … + z_ii)
     H_ij   ← clip(H_ij + ρ (x_jᵀ z_ij), ±limit)      after all layers have been computed
 
-Outputs 1 … A are the action. Output 0 is ρ if `neuromodulated` is set. Otherwise ρ is `trace_rate`, and output 0 has no
-effect. m is `plasticity`, and 0 at a pruned connection. With `plasticity` 0 the traces do not act on the network: they
-only tell a strategy which connections to prune. Initial weights are N(0, init_scale²).
+Outputs 1 … A are the action. If `neuromodulated` is set, output 0 is ρ. Otherwise ρ is `trace_rate`, and output 0 has
+no effect. m is `plasticity`; at a pruned connection m is 0. With `plasticity` 0 the traces do not act on the network:
+they only help a strategy to choose the connections to prune. Initial weights are N(0, init_scale²).
 
 **hebbian-lstm** is a long short-term memory with traces in its gates. Two of its cells control the traces. obs [O] is
 the observation, c [H] are the cells, H ≥ 2, and x = [obs, c]. Each gate k = f, j, o, i has a matrix W_k [O + H, H] and
@@ -22,13 +22,13 @@ traces T_k of the same shape. W_a is [H, A]. σ is the sigmoid, and limit the se
     action  = tanh((c' o) W_a)
     T_k    ← T_k + clip((c'[1] x)ᵀ gate_k, ±limit)   after the action; never at a pruned connection
 
-Cell 0 thus scales the effect of the traces, and cell 1 their change. c is zero when an episode starts. After n steps no
-trace exceeds n · limit. W_a has no traces; an array with a trace for every weight has zeros for W_a. Initial weights
-are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the script of
-2020 with which this project began (`experiments/script-2020.toml`).
+So cell 0 scales the effect of the traces, and cell 1 scales their change. c is zero when an episode starts. After n
+steps no trace exceeds n · limit. W_a has no traces; arrays with a trace for every weight have zeros for W_a. Initial
+weights are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the
+script of 2020 with which this project began (`experiments/script-2020.toml`).
 
-In both networks, traces are zero when an episode starts, and all numbers are float32. A share of `init_sparsity` of the
-connections is pruned in an initial genome.
+In both networks, traces are zero when an episode starts, and all numbers are float32. In an initial genome, a share of
+`init_sparsity` of the connections is pruned.
 """
 
 import ctypes
@@ -75,7 +75,7 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @staticmethod
     def validate(options: HebbianDagOptions) -> None:
-        """Raise InputError for a rate without effect, and for traces so small that rounding would destroy them."""
+        """Raise InputError for a rate without effect, and for traces that are too small to survive rounding."""
         usual = HebbianDagOptions().trace_rate
         if options.neuromodulated and options.trace_rate != usual:
             expected = f"its default, {usual}, because output 0 replaces it"
@@ -94,12 +94,12 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The matrices, layer by layer: W_00, W_10, W_11, W_20, … So all inputs of a layer form one matrix."""
+        """The matrices, layer by layer: W_00, W_10, W_11, W_20, … So all matrices into a layer form one matrix."""
         return base.all_earlier(self.sizes)
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
-        """The neuron (layer, number) of output 0 if output 0 is the trace rate; see `Network`."""
+        """The neuron (layer, number) of output 0, if output 0 is ρ; see `Network`."""
         return ((len(self.sizes) - 1, 0),) if self.options.neuromodulated else ()
 
     @property
@@ -114,7 +114,7 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @property
     def slot_size(self) -> int:
-        """The number of float32 of a slot: at most a weight, a trace and (with plasticity) a gain per connection."""
+        """The largest number of float32 values in a slot: a weight, a trace and a gain for each connection."""
         return 3 * self.num_weights
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
@@ -142,11 +142,13 @@ class HebbianDagBatch(base.SlotArrays):
             bounds = np.cumsum([0, *D]).tolist()
             self._nodes = np.zeros((sum(D), slots), np.float32)
             self._rows = [slice(a, b) for a, b in pairwise(bounds)]  # the rows of x_0, x_1, … in the nodes
-            # The matrices into one layer form a stack, with a row for each node of all earlier layers. For each stack:
-            # where it begins and ends in the genome, and its number of columns.
-            sizes = [rows * columns for rows, columns in zip(bounds[1:-1], D[1:], strict=True)]
-            stacks = pairwise(np.cumsum([0, *sizes]).tolist())
-            self._spans = [(begin, end, columns) for (begin, end), columns in zip(stacks, D[1:], strict=True)]
+            # The matrices into one layer form a stack, with a row for each node of all earlier layers. A span is the
+            # begin and the end of a stack in the genome, and its number of columns.
+            self._spans = []
+            begin = 0
+            for rows, columns in zip(bounds[1:-1], D[1:], strict=True):
+                self._spans.append((begin, begin + rows * columns, columns))
+                begin += rows * columns
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return weights, traces and gains of slots at the start of an episode; None stands for zeros."""
@@ -158,7 +160,9 @@ class HebbianDagBatch(base.SlotArrays):
         """Return [k, W]: W + m H of slots, the effective weights of their next step."""
         self._settle(slots)
         weights = self._weights.take(slots)
-        return weights if self._gains is None else weights + self._gains.take(slots) * self._traces.take(slots)
+        if self._gains is None:
+            return weights
+        return weights + self._gains.take(slots) * self._traces.take(slots)
 
     def activity(self, slot: int) -> base.Activity:
         """Return the nodes and the effective weights of a slot's network after its last step."""
@@ -182,7 +186,7 @@ class HebbianDagBatch(base.SlotArrays):
                 layers.append((traces, z, products))
             outputs = x[rows[-1]]
             rate = outputs[0] if options.neuromodulated else np.float32(options.trace_rate)
-            # Traces change after all layers have been computed. The changes overwrite the products to save memory.
+            # Change the traces after all layers have been computed. The changes overwrite the products to save memory.
             for traces, z, change in layers:
                 for j, z_ij in zip(rows, z, strict=False):
                     np.multiply(x[j, None], z_ij, out=change[j])
@@ -201,8 +205,8 @@ class HebbianDagBatch(base.SlotArrays):
         """Return the C structure `hebbian_dag` of kernels/hebbian_dag.h."""
         D = self._network.sizes
         options = self._network.options
-        # The kernel keeps the nodes and sums of all steps whose trace updates are pending. With plasticity each step
-        # needs current traces, and first applies the update of the step before, so there are at most two such steps.
+        # The kernel keeps the nodes and sums of all steps whose trace updates are pending. With plasticity there are at
+        # most two such steps, because each step needs current traces, and first applies the update of the step before.
         history = 2 if self._gains is not None else _MAX_PENDING
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
         return base.structure(
@@ -260,13 +264,13 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
 
     @property
     def nodes(self) -> int:
-        """The number of inputs and intermediate results of a step: obs, c, four gates, c', c' o, action."""
+        """The number of inputs and results of a step: obs, c, four gates, c', c' o, action."""
         O, H, A = self.sizes
         return O + 7 * H + A
 
     @property
     def slot_size(self) -> int:
-        """The number of float32 of a slot: weights, traces and mask, and the nodes."""
+        """The number of float32 values in a slot: weights, traces, mask and nodes."""
         return 3 * self.num_weights + self.nodes
 
     def batch(self, slots: int, backend: Backend) -> "HebbianLstmBatch":
@@ -338,7 +342,7 @@ class HebbianLstmBatch(base.SlotArrays):
             left=(ADDRESS, self._mask.address),
             traces=(ADDRESS, self._traces.address),
             cells=(ADDRESS, self._cells.address),
-            # The nodes of this step, and of the step before, whose update of traces is pending.
+            # The nodes of this step and of the step before, whose trace updates are pending.
             nodes=(ADDRESS, self._arrays.zeros(2 * nodes)),
             age=(ADDRESS, self._arrays.counters()),
             update_limit=(FLOAT, self._limit),

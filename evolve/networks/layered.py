@@ -4,14 +4,14 @@
 `binary-mask-mlp` every connection has the weight 1, and only the mask evolves. In `dag` every layer reads all earlier
 layers. `elman` is the simple recurrent network (Elman, "Finding Structure in Time", 1990).
 
-The nodes of a network are the observation, the outputs of each layer, bias units, which are always 1, and in `elman`
-context units. They lie end to end. A layer reads a contiguous slice x of earlier nodes. Sums run over the rows of W in
+The nodes of a network lie end to end: the observation, the outputs of each layer, and bias units, which are always 1.
+`elman` also has context units. A layer reads a contiguous slice x of earlier nodes. Sums run over the rows of W in
 ascending order:
 
     y_k = tanh(((x_0 W_0k + x_1 W_1k) + x_2 W_2k) + …)
 
-After a step, `feedback` copies nodes to the context units, which the next step reads. Context units are 0 when an
-episode starts. All arithmetic is float32.
+After a step, some nodes are copied to the context units (`feedback`), which the next step reads. Context units are 0
+when an episode starts. All arithmetic is float32.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ class Layer:
 
     @property
     def num_weights(self) -> int:
-        """The weights of the layer."""
+        """The number of weights of the layer."""
         return self.fan_in * self.fan_out
 
 
@@ -55,8 +55,8 @@ class Wiring:
     nodes: The number of nodes.
     layers: The layers, in genome order.
     ones: The nodes that are bias units.
-    feedback: (source, target, n). After each step nodes[source : source + n] are copied to nodes[target : target + n],
-        the context units of an Elman network.
+    feedback: (source, target, n). After each step nodes[source : source + n] are copied to the context units,
+        nodes[target : target + n].
     """
 
     nodes: int
@@ -66,7 +66,10 @@ class Wiring:
 
 
 def chain(sizes: tuple[int, ...], biased: bool) -> Wiring:
-    """Return the feed-forward wiring of layers of these sizes, each with a bias unit beside its inputs if `biased`."""
+    """Return the wiring in which each layer reads the layer before it and, if `biased`, a bias unit.
+
+    sizes: the sizes of the observation and of each layer.
+    """
     layers = []
     at = 0
     for inputs, outputs in pairwise(sizes):
@@ -95,7 +98,7 @@ class LayeredNetwork(base.BaseNetwork[base.OptionsT]):
 
     @property
     def slot_size(self) -> int:
-        """The float32 values of a slot: weights and nodes."""
+        """The number of float32 values in a slot: weights and nodes."""
         return self.num_weights + self.wiring.nodes
 
     def batch(self, slots: int, backend: Backend) -> "LayeredBatch":
@@ -110,7 +113,8 @@ class ScaledNetwork(LayeredNetwork[base.OptionsT]):
     def weight_scale(self) -> Float32:
         """The standard deviation of each initial weight, [W]. A bias unit counts as an input."""
         layers = self.wiring.layers
-        scale = np.float32(self.options.init_scale) / np.sqrt(np.array([layer.fan_in for layer in layers], np.float32))
+        inputs = np.array([layer.fan_in for layer in layers], np.float32)
+        scale = np.float32(self.options.init_scale) / np.sqrt(inputs)
         return np.repeat(scale, [layer.num_weights for layer in layers])
 
 
@@ -125,7 +129,7 @@ class LayeredBatch(SlotArrays):
         self._nodes = self._hold(self._wiring.nodes)
         self._matrices: NDArray[np.int64] = np.zeros(0, np.int64)
         self._centre: Float32 | None = None
-        """The common centre of the candidates if slots hold factors, see `Factors`; None if slots hold weights."""
+        """The common centre of all candidates if slots hold factors, see `Factors`; None if slots hold weights."""
         self._compile("layered", network)
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
@@ -137,7 +141,8 @@ class LayeredBatch(SlotArrays):
     def fits(self, genomes: Genomes) -> bool:
         """Return whether slots and genomes both have weights, or both have factors around the same centre."""
         factors = self._usable_factors(genomes)
-        return self._centre is (None if factors is None else factors.centre)
+        centre = None if factors is None else factors.centre
+        return self._centre is centre
 
     @property
     def can_give(self) -> bool:
@@ -145,9 +150,9 @@ class LayeredBatch(SlotArrays):
         return self._centre is None
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return the initial contents of slots: with factors instead of weights if the kernel can use factors.
+        """Return the initial contents of slots, with factors instead of weights if the kernel can use factors.
 
-        From then on the kernel reads all slots in the same way, so running episodes must fit (`fits`).
+        From then on the kernel reads all slots in this way, so the running episodes must fit, too (`fits`).
         """
         weights, *other_columns = self.initial(genomes.weights, genomes.mask, seeds)
         factors = self._usable_factors(genomes)
@@ -160,28 +165,30 @@ class LayeredBatch(SlotArrays):
     def _usable_factors(self, genomes: Genomes) -> Factors | None:
         """Return the factors of genomes if the kernel can compute weights from them; otherwise None.
 
-        Only the native kernel can, and only for rank 0 or 1: with a higher rank, computing a weight takes more time
-        than reading it. A column has room for W numbers. The factors of small matrices may need more.
+        Only the native kernel can, and only with rank 0 or 1: with a higher rank, computing a weight takes longer than
+        reading it. A column has room for W numbers, but the factors of small matrices may need more.
         """
         if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):
             return None
         factors = genomes.factors
-        has_room = factors.values.shape[1] <= self._W
-        return factors if has_room and all(matrix.rank <= 1 for matrix in factors.matrices) else None
+        fit_in_columns = factors.values.shape[1] <= self._W
+        have_low_rank = all(matrix.rank <= 1 for matrix in factors.matrices)
+        return factors if fit_in_columns and have_low_rank else None
 
     def _set_weight_layout(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
         """Tell the kernel whether the first rows of a column are weights, or factors around a centre [W]."""
-        if self._centre is centre:  # one centre has one list of matrices, so the layout is set already
+        if self._centre is centre:  # then the layout is set already, because a centre has only one list of matrices
             return
         assert isinstance(self.kernel, native.NativeStep)
-        # The row at which the factors of each matrix begin, and the end of all factors.
-        firsts = accumulate((matrix.factors_size for matrix in matrices), initial=0)
-        layout = [(matrix.rows, matrix.rank, first) for matrix, first in zip(matrices, firsts, strict=False)]
-        # The structure has only addresses; these attributes keep the arrays alive.
+        layout = []
+        first = 0  # the row at which the factors of a matrix begin
+        for matrix in matrices:
+            layout.append((matrix.rows, matrix.rank, first))
+            first += matrix.factors_size
+        # The structure has only addresses, so these attributes keep the arrays alive.
         self._centre, self._matrices = centre, np.array(layout, np.int64)
-        self.kernel.set(
-            weight_rows=rows, centre=None if centre is None else centre.ctypes.data, matrices=self._matrices.ctypes.data
-        )
+        centre_address = None if centre is None else centre.ctypes.data
+        self.kernel.set(weight_rows=rows, centre=centre_address, matrices=self._matrices.ctypes.data)
 
     def weights(self, slots: Slots) -> Float32:
         """Return the weights [k, W] of slots."""
@@ -261,7 +268,7 @@ class BinaryMaskMlpOptions(base.NetworkOptions):
 
 
 class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
-    """The description of a multilayer perceptron whose weights are its evolved mask."""
+    """The description of a multilayer perceptron whose weights are all 1."""
 
     evolves_weights = False
 
@@ -271,7 +278,7 @@ class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
         return chain(self.sizes, biased=False)
 
     def init(self, stream: AnyStream) -> Genomes:
-        """Return one genome (P = 1), or one for each of many streams: ones, a share of them pruned."""
+        """Return one genome for each stream: ones, a share of them pruned."""
         mask = stream.at_least(self.options.init_sparsity, self.num_weights)
         return pruned(np.ones(mask.shape, np.float32), mask)
 
@@ -303,7 +310,7 @@ class Dag(LayeredNetwork[DagOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The matrices, layer by layer: W_00, W_10, W_11, W_20, … So all inputs of a layer form one matrix."""
+        """The matrices, layer by layer: W_00, W_10, W_11, W_20, … So all matrices into a layer form one matrix."""
         return base.all_earlier(self.sizes)
 
     @cached_property

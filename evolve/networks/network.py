@@ -1,8 +1,8 @@
-"""The contract of a network, the base of the built-in networks and their batches, and the types of their options.
+"""The contract of a network (`Network`, `Batch`), and the base classes of the built-in networks and batches.
 
-A batch has arrays (`SlotArrays`), each of which holds a column of numbers for each of B slots. The arrays are in the
-memory of the back end: on the host, or on a device (`evolve.numerics.device`). The native kernel processes a tile of
-slots at a time. With NumPy there is one tile, as wide as the batch.
+The built-in batches keep their state in arrays (`SlotArrays`). An array holds a column of numbers for each of B slots.
+The arrays are in the memory of the back end: on the host, or on a device (`evolve.numerics.device`). The native kernel
+processes a tile of slots at a time. With NumPy there is one tile, as wide as the batch.
 """
 
 import ctypes
@@ -41,17 +41,17 @@ Scale = Annotated[float, Field(gt=0, le=1e6)]
 """A factor of weights."""
 
 OptionsT = TypeVar("OptionsT", bound=Any)
-_LARGE = 2**12  # from this many numbers on, the native function is faster than an array operation
+_LARGE = 2**12  # from this number of values on, the native function is faster than an array operation
 
 
 class NetworkOptions(Options):
-    """Base of the settings of `[network]`. Aliases are the names of settings in earlier versions."""
+    """Base of the settings of `[network]`. `aliases` has the names of settings in earlier versions."""
 
     aliases: ClassVar[Mapping[str, str]] = {"birth_scale": "init_scale", "birth_pruning": "init_sparsity"}
 
 
 def end_to_end(matrices: Iterable[tuple[int, int, int, int]], names: Iterable[str] = ()) -> tuple[Block, ...]:
-    """Return the blocks of matrices (layer, source, rows, columns), with these names, end to end in a genome."""
+    """Return the blocks of matrices (layer, source, rows, columns), end to end in a genome. names: of the blocks."""
     blocks: list[Block] = []
     given = iter(names)
     for layer, source, rows, columns in matrices:
@@ -65,8 +65,10 @@ def all_earlier(sizes: tuple[int, ...]) -> tuple[Block, ...]:
 
     sizes: the sizes of the observation and of each layer.
     """
-    layers = enumerate(sizes[1:])
-    return end_to_end((layer, source, sizes[source], to) for layer, to in layers for source in range(layer + 1))
+    matrices = []
+    for layer, columns in enumerate(sizes[1:]):
+        matrices += [(layer, source, sizes[source], columns) for source in range(layer + 1)]
+    return end_to_end(matrices)
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ class Activity:
 
     Attributes:
         nodes: The outputs of each layer's neurons, from the observation on. Context units and biases come last.
-        weights: [W], the current weight of each connection, in genome order. If the genome has learning rules instead
-            of weights: [connections], in the order of the blocks' spans.
+        weights: [W], the current weight of each connection, in genome order. If the genome has learning rules, it is
+            [connections], in the order of the blocks' spans.
     """
 
     nodes: tuple[Float32, ...]
@@ -86,9 +88,11 @@ class Activity:
 class Batch(Protocol):
     """The running state of B slots. A method for k of the slots takes their numbers [k], all different.
 
-    A batch may also have a method `weights(slots)` that returns the current weights of the slots, [k, W], or [k,
-    connections] as in `Activity`, for `Policy.weights`. A batch of the back end numpy may also have a method
-    `activity(slot)` that returns the `Activity` of a slot, for films that show the network at work.
+    A batch may also have two optional methods:
+
+    - `weights(slots)` returns the current weights of the slots, [k, W] or [k, connections], see `Activity`. The method
+      `Policy.weights` needs it.
+    - `activity(slot)` returns the `Activity` of a slot. Films of the network need it, with the back end numpy.
     """
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
@@ -96,8 +100,8 @@ class Batch(Protocol):
 
         Args:
             slots: [k].
-            weights: [k, W] of the genomes, read-only.
-            mask: [k, W] of the genomes, read-only.
+            weights: [k, W], the weights of the genomes, read-only.
+            mask: [k, W], the masks of the genomes, read-only.
             seeds: [k], the seeds of the episodes' environments. A network may draw its initial state from them.
         """
 
@@ -108,22 +112,20 @@ class Batch(Protocol):
         """Advance the first n slots by one step: observations [n, O] -> new actions [n, A] in [-1, 1]."""
 
     def traces(self, slots: Slots) -> Float32:
-        """Return [k, T]: the traces of the slots' episodes; ignore the values of pruned connections."""
+        """Return [k, T]: the traces of the slots' episodes. Callers ignore the traces of pruned connections."""
 
 
 class Network(GenomeLayout, Protocol):
-    """A description of one kind of network at given sizes.
+    """The description of a network of given sizes. A class may also have these attributes:
 
-    A class may also have a static method `validate(options)`, which raises InputError for options that make no sense in
-    a new run. Runs that were begun with such options can still be resumed and examined.
-
-    It may have an attribute `modulators`: the neurons (layer, number) that modulate learning. The last A neurons of the
-    last layer must then be the action. Its other neurons have no effect unless they are modulators.
-
-    It may have an attribute `is_static`, True if its blocks define it. Then each layer is tanh of the sum of its
-    sources times their matrices. The last A outputs of the last layer are the action, and weights do not change in an
-    episode. Such a network can be exported as a graph. A sum runs over the rows of all sources in ascending order. If
-    the attribute `sums_by_source` is True, the rows of each source are summed first, and then these sums are added.
+    - `validate(options)`, a static method. It raises InputError for options that make no sense in a new run. Existing
+      runs with such options can still be resumed and examined.
+    - `modulators`: the neurons (layer, number) that modulate learning. The last A neurons of the last layer must then
+      be the action. The other neurons of this layer have no effect unless they are modulators.
+    - `is_static`: whether the blocks define the network. Each layer is then tanh of the sum of its sources times their
+      matrices, the last A outputs of the last layer are the action, and weights do not change in an episode. Such a
+      network can be exported as a graph. A sum runs over the rows of all sources in ascending order.
+    - `sums_by_source`: whether a static network sums the rows of each source first, and then adds these sums.
     """
 
     @property
@@ -132,18 +134,18 @@ class Network(GenomeLayout, Protocol):
 
     @property
     def slot_size(self) -> int:
-        """The approximate number of float32 in one slot of a batch."""
+        """The approximate number of float32 values in one slot of a batch."""
 
     def batch(self, slots: int, backend: Backend) -> Batch:
-        """Return an empty batch of B = `slots` slots; every back end gives the same bits."""
+        """Return an empty batch of B = `slots` slots. Every back end must give the same bits."""
 
 
 @dataclass(frozen=True)
 class BaseNetwork(Generic[OptionsT]):
-    """The description of a network with O = observation_size inputs and A = action_size outputs.
+    """The base of all built-in networks, with O = observation_size inputs and A = action_size outputs.
 
-    All built-in networks have this base. A subclass defines at least `blocks`, `slot_size` and `batch`. If it does not
-    define `init`, its options must have `init_sparsity`, and `init_scale` unless it defines `weight_scale`.
+    A subclass defines at least `blocks`, `slot_size` and `batch`. `init` needs the option `init_sparsity`, and
+    `weight_scale` needs the option `init_scale`; a subclass may override both.
     """
 
     options: OptionsT
@@ -175,22 +177,22 @@ class BaseNetwork(Generic[OptionsT]):
 
     @property
     def num_traces(self) -> int:
-        """T, the traces of one episode: 0 unless a network overrides it."""
+        """T, the number of traces of one episode, by default 0."""
         return 0
 
     @property
     def weight_scale(self) -> Float32 | np.float32:
-        """The standard deviation of initial weights, one number or [W]: the option `init_scale`."""
+        """The standard deviation of initial weights, one number or [W]; by default the option `init_scale`."""
         return np.float32(self.options.init_scale)
 
     def init(self, stream: AnyStream) -> Genomes:
-        """Return one genome (P = 1), or one for each of many streams: normal weights, a share of them pruned."""
+        """Return one genome for each stream: normal weights, a share of them pruned."""
         weights = self.weight_scale * stream.normal_rows(self.num_weights)
         return pruned(weights, stream.at_least(self.options.init_sparsity, self.num_weights))
 
 
 def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:
-    """Return the C structure of a kernel, with fields of these types and values, in this order."""
+    """Return the C structure of a kernel. parts: the name, type and value of each field, in the order of C."""
     kind = type("Structure", (ctypes.Structure,), {"_fields_": [(name, part) for name, (part, _) in parts.items()]})
     return kind(**{name: value for name, (_, value) in parts.items()})
 
@@ -198,8 +200,8 @@ def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:
 class HostColumns:
     """A column of n numbers for each slot, on the host: an array [tiles, n, lanes].
 
-    The `lanes` slots of a tile lie side by side, so that vector instructions process several slots. A method for k
-    slots takes their numbers [k], all different.
+    The `lanes` slots of a tile lie side by side, because vector instructions process several slots together. A method
+    for k slots takes their numbers [k], all different.
     """
 
     def __init__(self, tiles: int, n: int, lanes: int, backend: Backend) -> None:
@@ -264,7 +266,7 @@ class HostArrays:
         Args:
             name: The name of the kernel.
             structure: The first argument of the kernel.
-            sizes: O, A, and the neurons of the widest layer. Only A is used; `DeviceArrays.kernel` needs all of them.
+            sizes: As for `DeviceArrays.kernel`. Only the second number is used, A.
         """
         return native.NativeStep(name, structure, sizes[1], self._lanes)
 
@@ -277,21 +279,21 @@ Columns = HostColumns | DeviceColumns
 
 
 class SlotArrays:
-    """Base of the batches of networks: the arrays of B slots. Columns that `_hold` returns move with their slots.
+    """The base of the built-in batches: the arrays of B slots.
 
     Attributes:
-        held: The columns that move with their slots.
-        kept_traces: The column of traces that an episode leaves for the strategy; None if it leaves no traces.
+        held: The columns that move with their slots, made by `_hold`.
+        kept_traces: The traces that an episode leaves for the strategy; None if it leaves none.
         seeded: Whether `initial` depends on the seeds of the episodes.
         kernel: The compiled step; None with the back end numpy, whose array operations (`_reference`) define the step.
-            It may delay updates of the traces for some steps. These updates are then pending.
+            A kernel may delay updates of traces for some steps; `_settle` applies them.
     """
 
     seeded = False
 
     def __init__(self, slots: int, backend: Backend | HostArrays | DeviceArrays) -> None:
         self._compiled = backend != "numpy"
-        # The export to C passes arrays of its own, which record what a batch asks for.
+        # The export to C passes its own arrays, which record the requests of the batch.
         if isinstance(backend, str):
             backend = DeviceArrays(slots) if backend == "cupy" else HostArrays(slots, backend)
         self._arrays = backend
@@ -311,30 +313,31 @@ class SlotArrays:
 
     def _hold(self, n: int) -> Any:
         """Return new columns of n zeros that move with their slots: `HostColumns`, or the columns of a device."""
-        self.held.append(self._arrays.columns(n))
-        return self.held[-1]
+        columns = self._arrays.columns(n)
+        self.held.append(columns)
+        return columns
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return the contents of slots at the start of an episode, [k, n] for each column in `held`; None for zeros.
 
         Args:
-            weights: [k, W] of the genomes, as in `load`.
-            mask: [k, W] of the genomes.
-            seeds: [k], of the episodes' environments.
+            weights: [k, W], as for `load`.
+            mask: [k, W], as for `load`.
+            seeds: [k], as for `load`.
         """
         raise NotImplementedError
 
     def fits(self, _genomes: Genomes) -> bool:
-        """Return whether columns of these genomes may be in the batch together with the columns of running episodes.
+        """Return whether episodes of these genomes may run beside the episodes that are running.
 
-        They may not if `columns_of` gives them another layout.
+        They may not if `columns_of` gives their columns another layout.
         """
         return True
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return the initial columns of k genomes, which a kernel that plays whole episodes writes into slots.
+        """Return the initial columns of k genomes for a kernel that plays whole episodes.
 
-        They are the columns of `initial`, or shorter ones that give the same bits. seeds: [k].
+        These are the columns of `initial`, or shorter ones that give the same bits. seeds: [k].
         """
         return self.initial(genomes.weights, genomes.mask, seeds)
 
@@ -359,7 +362,7 @@ class SlotArrays:
 
     @property
     def can_give(self) -> bool:
-        """Whether `give` is possible, because the columns of every batch of this network have the same layout."""
+        """Whether `give` is possible: the columns have the same layout in every batch of this network."""
         return True
 
     def give(self, other: "SlotArrays", sources: Slots, targets: Slots) -> None:

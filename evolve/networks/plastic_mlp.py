@@ -7,14 +7,16 @@ layer i to layer i + 1:
     w_i    ← w_i + η (A x y + B x + C y + D)         every `update_every` steps, after the action; x = x_i, y = x_{i+1}
     w_i    ← w_i / max |w_i|                         then, with `max_norm`, unless all are zero
 
-Each update is (((A (x y) + B x) + C y) + D) η in this order, in float32. A genome holds rules and no weights. A rule
-has five coefficients, A, B, C, D and η. With `rules` "synapse" each connection has a rule: the coefficients of a layer
-are [n_i, n_{i+1}]. With "neuron" all connections into a neuron share a rule, [1, n_{i+1}]. With "layer" all connections
-of a layer share a rule, [1, 1]. There are no biases and no traces.
+Each update is (((A (x y) + B x) + C y) + D) η in this order, in float32. A genome holds learning rules instead of
+weights. A rule has five coefficients, A, B, C, D and η. `rules` determines the connections that share a rule:
 
-When an episode starts, weights are drawn uniformly from ±`initial_scale`. The seed of their stream is the seed of the
-episode's environment. A connection whose rule has lost all five coefficients is pruned, and has weight 0. Initial
-coefficients are init_scale · N(0, 1); a share of `init_sparsity` of them is pruned.
+    "synapse"    each connection has its own rule; a coefficient of a layer is [n_i, n_{i+1}]
+    "neuron"     all connections into a neuron share a rule, [1, n_{i+1}]
+    "layer"      all connections of a layer share a rule, [1, 1]
+
+There are no biases and no traces. When an episode starts, weights are drawn uniformly from ±`initial_scale`. The seed
+of their stream is the seed of the episode's environment. If a rule has lost all five coefficients, its connections are
+pruned, and have weight 0. Initial coefficients are init_scale · N(0, 1); a share of `init_sparsity` of them is pruned.
 """
 
 import ctypes
@@ -60,7 +62,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
 
     @property
     def connections(self) -> int:
-        """The number of connections of a network, each with a weight."""
+        """The number of connections. Each has a weight."""
         return sum(rows * columns for rows, columns in pairwise(self.sizes))
 
     @cached_property
@@ -79,18 +81,19 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
 
     @property
     def slot_size(self) -> int:
-        """The number of float32 of a slot: coefficients, weights, nodes and age."""
+        """The number of float32 values in a slot: coefficients, weights, nodes and age."""
         return self.num_weights + self.connections + sum(self.sizes) + 1
 
     def first_weights(self, seeds: Int64) -> Float32:
-        """Return the weights [k, connections] at the start of the episodes of environment seeds [k]."""
+        """Return the weights [k, connections] at the start of k episodes. seeds: [k], of their environments."""
         streams = Streams(seeds, Purpose.INITIAL_WEIGHTS, 0, np.zeros(len(seeds), np.int64))
-        return ((2 * streams.uniform(self.connections) - 1) * self.options.initial_scale).astype(np.float32)
+        uniform = 2 * streams.uniform(self.connections) - 1
+        return (uniform * self.options.initial_scale).astype(np.float32)
 
     def unpruned(self, mask: Bool) -> Bool:
-        """Return [k, connections]: whether each connection has a coefficient left. mask: [k, W]."""
+        """Return [k, connections]: whether the rule of each connection has a coefficient left. mask: [k, W]."""
         parts = []
-        for block in self.blocks[::_NUM]:  # coefficient A of each layer; B, C, D and η follow it in the genome
+        for block in self.blocks[::_NUM]:  # coefficient A of each layer; B, C, D and η follow in the genome
             size = block.rows * block.columns
             rules = mask[:, block.start : block.start + _NUM * size]
             present = rules.reshape(-1, _NUM, block.rows, block.columns).any(axis=1)
@@ -118,7 +121,7 @@ class PlasticMlpBatch(SlotArrays):
             self._nodes = np.zeros((sum(network.sizes), slots), np.float32)
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return rules, weights and age of slots; the weights are drawn for the episodes of environment seeds [k]."""
+        """Return rules, weights and age of slots at the start of an episode; None stands for zeros."""
         drawn = self._network.first_weights(seeds)
         return weights, np.where(self._network.unpruned(mask), drawn, np.float32(0)), None
 
@@ -128,7 +131,8 @@ class PlasticMlpBatch(SlotArrays):
 
     def activity(self, slot: int) -> Activity:
         """Return the last step of a slot's network."""
-        nodes = np.split(self._nodes[:, slot].copy(), [*accumulate(self._network.sizes)][:-1])
+        ends_of_layers = [*accumulate(self._network.sizes)]
+        nodes = np.split(self._nodes[:, slot].copy(), ends_of_layers[:-1])
         return Activity(tuple(nodes), self.weights(np.array([slot]))[0])
 
     def _reference(self, observations: Float32) -> Float32:
@@ -152,7 +156,11 @@ class PlasticMlpBatch(SlotArrays):
         return x.T.copy()
 
     def _update(self, layers: list[tuple[Float32, Float32, Float32]], due: Bool) -> None:
-        """Update the weights [rows, columns, n] between x [rows, n] and y [columns, n] of the slots that are due."""
+        """Update the weights of the slots that are due.
+
+        layers: for each layer x [rows, n], y [columns, n], and the weights [rows, columns, n] between them.
+        due: [n].
+        """
         n = len(due)
         for (x, y, weights), block in zip(layers, self._network.blocks[::_NUM], strict=True):
             stop = block.start + _NUM * block.rows * block.columns
@@ -175,7 +183,7 @@ class PlasticMlpBatch(SlotArrays):
             weight_rows=(INT64, self._network.connections),
             rule_rows=(INT64, self._network.num_weights),
             node_rows=(INT64, sum(sizes)),
-            # Whether each row, and each column, has coefficients of its own.
+            # Whether each row, and each column, has its own coefficients.
             own_rows=(INT64, options.rules == "synapse"),
             own_columns=(INT64, options.rules != "layer"),
             weights=(ADDRESS, self._weights.address),
