@@ -1,8 +1,8 @@
 """Portable arithmetic, keyed random streams and fingerprints: the same bits on every CPU.
 
-The code uses only operations that IEEE 754 defines exactly (+ − × ÷, sqrt, comparison, rounding to an integer,
-conversion), rounds each on its own, and fixes their order: no libm, no BLAS, no fused multiply-add, no reduction whose
-order a library chooses.
+The code uses only operations that IEEE 754 defines exactly: + − × ÷, sqrt, comparison, rounding to an integer and
+conversion. Each operation is rounded on its own, and their order is fixed. So there is no libm, no BLAS, no fused
+multiply-add, and no reduction whose order a library chooses.
 """
 
 from evolve.numerics.native import Backend, aligned, backend, host_backend

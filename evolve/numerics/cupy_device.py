@@ -27,7 +27,7 @@ _PACKAGE = Path(__file__).parents[1]
 _KERNEL_PACKAGES = ("numerics", "networks", "environments", "rollouts")  # packages with a folder `kernels`
 _PLAY_KERNEL = re.compile(r"play_(\w+?)_on_(\w+)")  # network, task
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
-"""The compiler options with which results equal the results of the CPU to the bit."""
+"""The compiler options that make results equal to the results of the CPU, to the bit."""
 _HASH = 32  # bytes of a sha256
 Kind = Literal["PTX", "CUBIN", "ProgramLog"]
 """The outputs of NVRTC: assembly, machine code, and messages of the compiler."""
@@ -36,10 +36,10 @@ _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _MULTIPROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
 _USE_CPU = "Or use ", Setting("compute.backend", "native"), ": its results are the same to the bit."
-_USABLE = 0.9  # the largest share that is used, of all memory of a GPU and of its free memory
+_USABLE = 0.9  # the share of all memory of a GPU, and of its free memory, that may be used
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
-# Ignored when memory is freed at the end of a process, or after a GPU has failed.
+# Errors when memory is freed at the end of a process, or after a GPU has failed. They are ignored.
 _LATE_ERRORS = (RuntimeError, AttributeError, TypeError)
 
 
@@ -57,17 +57,20 @@ def unit_of(kernel: str) -> str:
 def source(unit: str = "") -> dict[str, str]:
     """Return source texts by file name: first the text of a compilation unit, see `unit_of`, then all headers.
 
-    The unit "network, task" is `play.cu` with the headers of this network and this exact task, which have the names of
-    their kernels. The unit "" is `kernels.cu` with the headers of all networks.
+    The unit "network, task" is `play.cu` with the headers of this network and this exact task; headers have the names
+    of their kernels. The unit "" is `kernels.cu` with the headers of all networks.
     """
     packages = {package: sorted((_PACKAGE / package / "kernels").glob("*.h")) for package in _KERNEL_PACKAGES}
     headers = {path.name: path.read_text() for paths in packages.values() for path in paths}
     if unit:
-        name, included, last_line = "play.cu", [f"{kernel}.h" for kernel in unit.split(", ")], f"PLAY({unit})\n"
+        name, last_line = "play.cu", f"PLAY({unit})\n"
+        included = [f"{kernel}.h" for kernel in unit.split(", ")]
     else:
-        name, included, last_line = "kernels.cu", [path.name for path in packages["networks"]], ""
+        name, last_line = "kernels.cu", ""
+        included = [path.name for path in packages["networks"]]
+    text = (_PACKAGE / "rollouts" / name).read_text()
     includes = "".join(f'#include "{header}"\n' for header in included)
-    return {name: f"{(_PACKAGE / 'rollouts' / name).read_text()}\n{includes}{last_line}", **headers}
+    return {name: f"{text}\n{includes}{last_line}", **headers}
 
 
 def machine_code(architecture: str, unit: str = "") -> bytes:
@@ -91,7 +94,7 @@ def machine_code(architecture: str, unit: str = "") -> bytes:
 
 
 def compile_source(files: dict[str, str], architecture: str, kind: Kind, options: tuple[str, ...] = EXACT) -> bytes:
-    """Return the code that NVRTC compiles from the first of `files`, a compilation unit; the others are its headers.
+    """Return the code that NVRTC compiles. files: the compilation unit, and then its headers.
 
     Raises:
         InputError: NVRTC is missing, or cannot compile the unit.
@@ -119,7 +122,7 @@ def available() -> bool:
 
 
 def _output(nvrtc: Any, program: ctypes.c_void_p, kind: Kind) -> bytes:
-    """Return an output of a program. PTX and the log are texts, which NVRTC ends with a zero byte."""
+    """Return an output of a program, without the zero byte that ends a text (PTX and the log)."""
     size = ctypes.c_size_t()
     _check(getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)), f"return {kind}")
     buffer = ctypes.create_string_buffer(size.value)
@@ -147,8 +150,8 @@ def load_nvrtc() -> Any:
     for path in nvrtc_candidates():
         try:
             library = ctypes.CDLL(path)
-            # When it compiles, NVRTC opens a second library, its builtins, by name. Some wheels, such as 13.0.88, do
-            # not say where it is, so it must be loaded already.
+            # To compile, NVRTC needs a second library, its builtins, which some wheels do not find (13.0.88). So load
+            # the builtins here.
             if "/" in path:
                 for builtins in Path(path).parent.glob("libnvrtc-builtins.so.*"):
                     ctypes.CDLL(str(builtins))
@@ -164,9 +167,9 @@ def nvrtc_candidates() -> list[str]:
     wheels = sorted({str(found) for folder in packages for found in Path(folder).glob("nvidia/*/lib/libnvrtc.so.*")})
     toolkits = [f"{os.environ[name]}/lib64/libnvrtc.so" for name in ("CUDA_PATH", "CUDA_HOME") if name in os.environ]
     by_name = ctypes.util.find_library("nvrtc")
-    # The last path is tried first: a wheel of CUDA 12 (cuda_nvrtc/lib) before one of CUDA 13 (cu13/lib). Wheels also
-    # hold the builtins, and another build of NVRTC (.alt).
+    # Wheels also hold the builtins, and another build of NVRTC (.alt).
     found = [path for path in wheels if "builtins" not in path and ".alt." not in path]
+    # In reverse order, a wheel of CUDA 12 (cuda_nvrtc/lib) comes before a wheel of CUDA 13 (cu13/lib).
     return [*reversed(found), *toolkits, *([by_name] if by_name else []), "libnvrtc.so.13", "libnvrtc.so.12"]
 
 
@@ -179,7 +182,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def _cache_folder() -> Path:
-    """Return the folder of compiled code. Names of files follow from source, compiler, options and architecture."""
+    """Return the folder of compiled code."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # a user may have no home
     return Path(base) / "evolve"
 
@@ -195,8 +198,8 @@ def _read_cached(path: Path) -> bytes | None:
 
 
 def _write_cached(path: Path, code: bytes) -> None:
-    """Write compiled code after its sha256. Errors are ignored: a run does not need the cache."""
-    if not path.is_absolute():  # without a home, "~/.cache" would be a folder of the working directory
+    """Write the sha256 of compiled code, and then the code. Errors are ignored: a run does not need the cache."""
+    if not path.is_absolute():  # without a home directory, "~/.cache" would be in the working directory
         return
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,10 +210,10 @@ def _write_cached(path: Path, code: bytes) -> None:
 
 
 def open_device() -> "CupyDevice":
-    """Return the GPU of this process. Its number is the local rank, modulo the number of GPUs of the host.
+    """Return the GPU of this process. Its number is the local rank modulo the number of GPUs.
 
     Raises:
-        InputError: CuPy, a driver, a GPU or NVRTC is missing or does not work. The message says how to get it.
+        InputError: CuPy, a driver, a GPU or NVRTC is missing or does not work. The message says what to install.
     """
     cuda = _import()
     try:
@@ -230,7 +233,7 @@ def open_device() -> "CupyDevice":
 
 
 class CupyDevice:
-    """GPU `number` of this host, a `device_protocol.Device`. Each of `sharing` processes may use an equal part of it.
+    """GPU `number` of this host, a `device_protocol.Device`. `sharing` processes share its memory equally.
 
     Attributes:
         runtime: `cupy.cuda.runtime`.
@@ -255,7 +258,7 @@ class CupyDevice:
         self.architecture = f"sm_{major}{minor}"
         self.modules: dict[str, Any] = {}
         """The loaded modules by compilation unit, in the order of loading."""
-        self._load("")  # fails here, not in a run, if kernels cannot be compiled
+        self._load("")  # if kernels cannot be compiled, fail here, before a run
         self._functions: dict[str, int] = {}
 
     def allocate(self, nbytes: int) -> "CupyMemory":
@@ -294,7 +297,8 @@ class CupyDevice:
         """Return the number of bytes that this process may still allocate."""
         self.select()
         with _failures("asking for its memory"):
-            return max(0, min(self._budget - self.allocated, int(self.runtime.memGetInfo()[0] * _USABLE)))
+            free, _ = self.runtime.memGetInfo()
+        return max(0, min(self._budget - self.allocated, int(free * _USABLE)))
 
     def function(self, kernel: str) -> int:
         """Return the handle of `evolve_<kernel>`."""
@@ -310,7 +314,7 @@ class CupyDevice:
         return self.modules[unit]
 
     def facts(self) -> dict[str, str | int]:
-        """Return the architecture, multiprocessors and free bytes, and the versions of driver, runtime and NVRTC."""
+        """Return facts about the GPU and the versions of its software, for reports of the machine."""
         return {
             "architecture": self.architecture,
             "multiprocessors": self.multiprocessors,
@@ -321,8 +325,8 @@ class CupyDevice:
         }
 
     def select(self) -> None:
-        """Select this GPU for the calling thread: CUDA keeps one current GPU per thread."""
-        # The thread itself is compared, because a new thread may get the identifier of one that has ended.
+        """Select this GPU for the calling thread: each thread has its own current GPU."""
+        # Compare the thread objects, because a new thread may have the identifier of one that has ended.
         if threading.current_thread() is not self._thread:
             self.runtime.setDevice(self._number)
             self._thread = threading.current_thread()
@@ -337,7 +341,7 @@ class CupyMemory:
         self._device = device
 
     def __del__(self, ignored: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
-        # A default argument, because globals of the module may be None when the process ends.
+        # `ignored` is an argument, because globals of the module may be None when the process ends.
         try:  # noqa: SIM105 - contextlib may be gone, too
             self._device.release(self)
         except ignored:
@@ -398,7 +402,7 @@ class CupyQueue:
 
 @contextmanager
 def _failures(what: str, nbytes: int = 0, free: int = 0) -> Iterator[None]:
-    """Turn an error of CUDA into RunError. A failed allocation of `nbytes` > 0 becomes DeviceMemoryError instead."""
+    """Turn an error of CUDA into RunError, or into DeviceMemoryError if an allocation of `nbytes` > 0 failed."""
     try:
         yield
     except RuntimeError as error:
@@ -411,6 +415,6 @@ def _import() -> Any:
     """Return `cupy.cuda`."""
     try:
         return importlib.import_module("cupy").cuda
-    except Exception as error:  # a damaged installation may raise anything, and "auto" then plays on the host
+    except Exception as error:  # a damaged installation may raise anything
         cure = f"{how_to_install_gpu()} ", *_USE_CPU
         raise InputError("compute.backend", "a working CuPy", one_line(error), *cure) from None

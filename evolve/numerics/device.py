@@ -1,4 +1,4 @@
-"""The device (GPU) of this process: arrays of B slots in its memory, and the step of a batch of networks."""
+"""The device (GPU) of this process, arrays of B slots on it, and the step of a batch of networks on it."""
 
 import ctypes
 import importlib.util
@@ -12,17 +12,17 @@ from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, Device, Memory, Q
 from evolve.shapes import Float32, Slots
 
 _OPEN: list[Device] = []
-# The columns of a weight matrix that a thread adds up side by side if there are many tiles, as in kernels/sums.h.
+# The number of columns of a weight matrix that one thread sums if there are many tiles, as in kernels/sums.h.
 _COLUMNS_PER_THREAD = 4
 COPYING_PARTS = 4
-"""The parts of a block that copies: WIDTH × 4 threads copy the numbers of one slot, or of one episode."""
+"""The parts of a block that copies: WIDTH × 4 threads copy the numbers of one slot or episode."""
 STAGING = 2**18
-"""The initial size, in bytes, of the staging memory, which holds data on its way to or from the device."""
+"""The initial number of bytes of staging memory, which holds data on its way to or from the device."""
 _ALIGNMENT = 256  # bytes
 LARGEST_COPY = 2**22
-"""The largest copy through the staging memory, in bytes; more than this is copied in parts."""
+"""The largest number of bytes in one copy through the staging memory; larger arrays are copied in parts."""
 MOST_STAGING = 2 * LARGEST_COPY
-"""The most bytes that staging memory takes, approximately: while it grows, the old and the new memory exist."""
+"""The approximate maximum of staging memory, in bytes: while it grows, the old and the new memory both exist."""
 
 
 def device() -> Device:
@@ -39,7 +39,7 @@ def device() -> Device:
 
 
 def has_device() -> bool:
-    """Return whether this process can use a device. If CuPy is installed, the first call opens the device."""
+    """Return whether this process can use a device. The first call opens the device if CuPy is installed."""
     if not _OPEN and importlib.util.find_spec("cupy") is None:
         return False
     try:
@@ -50,9 +50,9 @@ def has_device() -> bool:
 
 
 def use(other: Device | None) -> Device | None:
-    """Use another device in this process, such as the emulated device of the tests; return the previous one.
+    """Use another device in this process, such as the emulated device of the tests; return the previous device.
 
-    None means no device. The next call of `device` then opens one.
+    With None, the next call of `device` opens a device.
     """
     before = _OPEN[0] if _OPEN else None
     _OPEN[:] = [] if other is None else [other]
@@ -64,8 +64,8 @@ class DeviceColumns:
 
     Args:
         arrays: The arrays of the batch.
-        n: The numbers in a column.
-        dtype: Their type, of 2, 4 or 8 bytes.
+        n: The number of numbers in a column.
+        dtype: The type of the numbers, of 2, 4 or 8 bytes.
     """
 
     def __init__(self, arrays: "DeviceArrays", n: int, dtype: Any) -> None:
@@ -86,7 +86,7 @@ class DeviceColumns:
         self._launch("clear", len(slots), *self._arrays.uploads(_as_int64(slots)))
 
     def take(self, slots: Slots, count: int | None = None) -> NDArray[Any]:
-        """Wait for the queue; return [k, count]: the first `count` numbers of slots [k], by default all n."""
+        """Return [k, count]: the first `count` numbers of slots [k], by default all n. First wait for the queue."""
         count = self.rows if count is None else count
         values = np.empty((len(slots), count), self._dtype)
         for copied in self._copies(len(slots), count):
@@ -103,26 +103,26 @@ class DeviceColumns:
 
     @property
     def max_staged_bytes(self) -> int:
-        """The most bytes of staging memory that a copy needs, including the numbers of its slots."""
+        """The most bytes of staging memory that a copy needs, for the values and the slot numbers."""
         column = self.rows * self._dtype.itemsize
         values = _aligned(min(self._arrays.slots * column, max(LARGEST_COPY, column)))
-        numbers = 2 * _aligned(8 * self._arrays.slots)  # `move` sends the numbers of its sources and of its targets
-        return values + numbers
+        slot_numbers = 2 * _aligned(8 * self._arrays.slots)  # of sources and targets, in `move`
+        return values + slot_numbers
 
     def _copies(self, k: int, count: int) -> list[slice]:
-        """Return slices that divide k slots. With `count` numbers per slot each fits into one copy, or has one slot."""
+        """Return slices of k slots, each small enough for one copy of `count` numbers per slot, or of one slot."""
         at_once = max(1, LARGEST_COPY // max(1, count * self._dtype.itemsize))
         return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
 
     def _launch(self, kernel: str, k: int, *arguments: int) -> None:
-        """Run a kernel with a block for each of k slots; do nothing for 0 slots, as a device needs a block or more."""
-        if k:
+        """Run a kernel with a block for each of k slots."""
+        if k:  # a device cannot run 0 blocks
             name = f"{kernel}_{self._bits}"
             self._arrays.queue.launch(name, k, COPYING_PARTS, self.address, self.rows, *arguments)
 
 
 class DeviceArrays:
-    """Makes the arrays of B slots on a device, and owns the queue for work on these arrays.
+    """Makes arrays for B slots on a device, and owns the queue for work on these arrays.
 
     Raises:
         DeviceMemoryError: There is not enough memory.
@@ -148,7 +148,7 @@ class DeviceArrays:
         return self.allocate(4 * n * WIDTH * self.tiles).address
 
     def counters(self) -> int:
-        """Return the address of an int64 for each slot of all tiles, initially 0."""
+        """Return the address of an int64 for each slot, initially 0."""
         return self.allocate(8 * WIDTH * self.tiles).address
 
     def constant(self, array: NDArray[Any]) -> int:
@@ -175,8 +175,8 @@ class DeviceArrays:
 
         If too little memory is left, this call first waits, and may replace the memory by a larger one.
 
-        more: The bytes that later calls will take while the memory of this call is still needed. This call makes sure
-            that they are left, so that those calls need not wait.
+        more: The number of bytes that later calls will take while the memory of this call is still needed. This call
+            makes sure that they are left, because a later call that waits would end the validity of this memory.
         """
         nbytes, room = _aligned(nbytes), _aligned(nbytes) + _aligned(more)
         if self._used + room > self._staging.nbytes:
@@ -199,8 +199,12 @@ class DeviceArrays:
 
     def uploads(self, *arrays: NDArray[Any]) -> list[int]:
         """Return the addresses of copies of arrays, all valid until the next `wait`."""
-        sizes = [_aligned(array.nbytes) for array in arrays]
-        return [self.upload(array, sum(sizes[n + 1 :])) for n, array in enumerate(arrays)]
+        remaining = sum(_aligned(array.nbytes) for array in arrays)
+        addresses = []
+        for array in arrays:
+            remaining -= _aligned(array.nbytes)
+            addresses.append(self.upload(array, remaining))
+        return addresses
 
     def wait(self) -> None:
         """Wait for all queued work."""
@@ -215,7 +219,7 @@ class DeviceStep:
         arrays: The arrays of the batch.
         name: The name of the kernel.
         structure: The first argument of the kernel, with the addresses of the batch's arrays.
-        sizes: O, A, and the number of neurons of the widest layer. The threads of a slot share the neurons.
+        sizes: O, A, and the number of neurons of the widest layer, which the threads of a slot share.
 
     Attributes:
         arrays: The arrays of the batch.
@@ -224,7 +228,7 @@ class DeviceStep:
         observations: [slots, O], on the host; the caller writes them before `begin`.
         actions: [slots, A], on the host.
         input: The address of the observations on the device.
-        parts: The threads per slot in a block that steps a tile.
+        parts: The number of threads for each slot.
     """
 
     def __init__(
@@ -238,14 +242,14 @@ class DeviceStep:
         self._output = arrays.allocate(self.actions.nbytes).address
         self.name = name
         self.structure = structure
-        # With few tiles most of a device is idle, so more threads have fewer columns each.
+        # With few tiles most of a device is idle, so use more threads, with one column each.
         columns = 1 if arrays.tiles < arrays.device.multiprocessors else _COLUMNS_PER_THREAD
         self.parts = max(1, min(MOST_PARTS, -(-widest // columns)))
 
     def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
-        """Begin a step of the first n slots, whose `observations` are up to date.
+        """Begin a step of the first n slots, for the present `observations`.
 
-        normalization, fingerprints: addresses of the structures for these parts of the step; 0 to skip a part.
+        normalization, fingerprints: addresses of the structures for these parts of the step; 0 skips a part.
         """
         queue = self.arrays.queue
         queue.upload(self.input, self.observations[:n])
@@ -253,12 +257,12 @@ class DeviceStep:
         queue.download(self._output, self.actions[:n])
 
     def launch(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
-        """Run only the kernel, on the observations that the device already has."""
+        """Run the kernel on the observations that the device already has."""
         arguments = self.structure, normalization, fingerprints, self.input, self._output, n
         self.arrays.queue.launch(self.name, -(-n // WIDTH), self.parts, *arguments)
 
     def finish(self, n: int) -> Float32:
-        """Wait for the step that was begun; return its actions [n, A], valid until the next step begins."""
+        """Wait for the end of a step; return its actions [n, A], valid until the next step begins."""
         self.arrays.wait()
         return self.actions[:n]
 
@@ -278,7 +282,7 @@ class DeviceStep:
 
 
 def _aligned(nbytes: int) -> int:
-    """Return the number of bytes, rounded up to a multiple of `_ALIGNMENT`."""
+    """Return a number of bytes, rounded up to a multiple of `_ALIGNMENT`."""
     return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 

@@ -1,7 +1,6 @@
 """The interface of a device, such as a GPU: memory, queues of work, and the kernels of evolve/rollouts/*.cu.
 
-A device has its own memory and works beside the host. Nothing is copied without an explicit call, every copy is
-counted, and the host goes on while the device works.
+A device has its own memory, and works while the host goes on. Only explicit calls copy data, and every copy is counted.
 """
 
 import ctypes
@@ -13,10 +12,10 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 WIDTH = 32
-"""The slots of one tile on a device, as in numerics/kernels/lanes.h."""
+"""The number of slots in a tile on a device, as in numerics/kernels/lanes.h."""
 MOST_PARTS = 8
 """The largest number of threads that share the work of one slot, such as the neurons of a layer."""
-# Environment variables in which launchers give the rank of a process on its host, and the number of ranks there.
+# The environment variables of launchers: the rank of a process on its host, and the number of ranks on the host.
 LOCAL_RANKS = (
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
@@ -26,16 +25,16 @@ LOCAL_RANKS = (
 
 
 class Memory(Protocol):
-    """`nbytes` bytes at an address of a device. They are freed with this object."""
+    """Memory of a device: `nbytes` bytes at an address. It is freed with this object."""
 
     address: int
     nbytes: int
 
 
 class Queue(Protocol):
-    """Work on a device, done in the order of the calls, while the host goes on.
+    """Work for a device. The device does it in the order of the calls, while the host goes on.
 
-    Arrays are C-contiguous. Until `wait` returns, the queue keeps them alive, and the caller does not change them.
+    Arrays must be C-contiguous. Until `wait` returns, the queue keeps them alive, and the caller must not change them.
     """
 
     transfers: "Transfers"
@@ -50,7 +49,7 @@ class Queue(Protocol):
         """Run the kernel `evolve_<kernel>` on blocks of `tiles` tiles; each tile has WIDTH × parts threads.
 
         kernel: a kernel of `rollouts/kernels.cu` or of a network's header, or `play_<network>_on_<task>`.
-        arguments: addresses and whole numbers, all of 64 bits; and structures, which the call copies.
+        arguments: addresses and whole numbers, all of 64 bits, and structures. The call copies the structures.
         """
 
     def wait(self) -> None:
@@ -64,16 +63,16 @@ class Device(Protocol):
     """The name for users."""
 
     allocated: int
-    """Bytes that are allocated now."""
+    """The number of allocated bytes."""
 
     multiprocessors: int
-    """The number of blocks that a device can run without sharing a processor."""
+    """The number of blocks that the device can run without sharing a processor."""
 
     def allocate(self, nbytes: int) -> Memory:
         """Return memory filled with zeros. Raises DeviceMemoryError if there is not enough."""
 
     def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Return zeros in page-locked memory of the host, so that copies from and to it are fast."""
+        """Return zeros in page-locked memory of the host, which is fast to copy."""
 
     def queue(self) -> Queue:
         """Return an empty queue."""
@@ -98,13 +97,12 @@ class Transfers:
 
 
 def local_ranks() -> tuple[int, int]:
-    """Return the rank of this process among the ranks of its host, and their number; (0, 1) without a launcher.
-
-    SLURM lists the numbers of all hosts, "4,8(x2)" for three, and not which is this host. The largest number counts,
-    so that no rank takes too much memory of a device.
-    """
-    for pair in LOCAL_RANKS:
-        rank, sizes = (re.findall(r"\b\d+", os.environ.get(name, "")) for name in pair)
+    """Return the rank of this process among the ranks of its host, and their number; (0, 1) without a launcher."""
+    for rank_variable, size_variable in LOCAL_RANKS:
+        rank = re.findall(r"\b\d+", os.environ.get(rank_variable, ""))
+        # SLURM lists the numbers of ranks of all hosts, such as "4,8(x2)" for three, but not which host this is. Take
+        # the largest number, or a rank could use too much memory of a device.
+        sizes = re.findall(r"\b\d+", os.environ.get(size_variable, ""))
         if rank and sizes:
             return int(rank[0]), max(int(rank[0]) + 1, *map(int, sizes))
     return 0, 1

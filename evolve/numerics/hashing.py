@@ -1,11 +1,12 @@
 """Fingerprints: 64-bit hashes that compare the observations and actions of two runs without storing them.
 
-The *fold* of a row of k 32-bit words w is Σ c_i w_i mod 2**64 with fixed odd c_i (multilinear hashing; Lemire and
-Kaser, 2014). Integer sums do not depend on their order, and rows that differ in one word have different folds. The
-fingerprint h of an episode is updated with the fold of one row per step: h ← mix((h ⊕ fold) · M), where M is
-`MULTIPLIER` and mix(h) = h ⊕ (h >> 32). Each update is a bijection of h, so equal rows that follow cannot undo a
-difference. The step hashes of an episode are the top bytes of h after each step: they show the first step in which two
-episodes differ.
+The *fold* of a row of k 32-bit words w is Σ c_i w_i mod 2**64, with fixed odd c_i (multilinear hashing; Lemire and
+Kaser, 2014). Sums of integers do not depend on their order. Rows that differ in one word have different folds.
+
+An episode has a fingerprint h. Each step has one row, and updates h by the fold of this row: h ← mix((h ⊕ fold) · M).
+M is `MULTIPLIER`, and mix(h) = h ⊕ (h >> 32). Each update is a bijection of h, so equal rows after a difference cannot
+undo the difference. The step hashes of an episode are the top bytes of h after each step. They show the first step in
+which two episodes differ.
 """
 
 import ctypes
@@ -23,17 +24,18 @@ MAX_HASHED_STEPS = 4096
 """The largest number of steps of an episode with a step hash; its fingerprint covers all steps."""
 MULTIPLIER = 0x9E3779B97F4A7C15
 QUIET_NAN = 0x7FC00000
-"""The word that stands for every NaN, because CPUs differ in the sign of a NaN."""
-_ABSENT = np.uint32(0xFFFFFFFF)  # stands for an absent value; as a float32 it is a NaN that no network computes
+"""The word that replaces every NaN, because CPUs differ in the sign of a NaN."""
+_ABSENT = np.uint32(0xFFFFFFFF)  # the word of an absent value; as a float32 it is a NaN that no network computes
 _BLOCK = 2**18  # numbers that are folded at a time, to limit memory
 _FIRST_CAPACITY = 256  # steps
-# The kernel is used from this many rows on. Without CPU instructions for SHA-256 it hashes them in the time of one row.
+# The number of rows from which on the kernel is used. Without CPU instructions for SHA-256, it hashes 8 rows in the
+# time of one.
 _FEWEST_ROWS = 8
 
 
 @cache
 def coefficients(n: int) -> UInt64:
-    """Return [n]: the odd c_i, by SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """Return [n]: the odd numbers c_i, by SplitMix64 (Steele, Lea and Flood, 2014)."""
     z = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(MULTIPLIER)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -48,16 +50,19 @@ def fold(words: NDArray[np.uint32]) -> UInt64:
 
 
 def fold_present(values: Float32, present: Bool) -> UInt64:
-    """Return [n]: the fold of each row of values [n, k]; values that are not `present` [n, k] count as `_ABSENT`."""
+    """Return [n]: the fold of each row of values [n, k]. A value that is not `present` [n, k] counts as `_ABSENT`."""
     n, k = values.shape
     if native.available():
         folds = np.empty(n, np.uint64)
         native.call("fold_present", values, present, coefficients(k), folds, n, k)
         return folds
     rows = max(1, _BLOCK // max(1, k))
-    parts = [slice(first, first + rows) for first in range(0, max(1, n), rows)]
-    words = (np.where(present[part], values[part].view(np.uint32), _ABSENT) for part in parts)
-    return np.concatenate([fold(part) for part in words])
+    folded = []
+    for first in range(0, max(1, n), rows):
+        part = slice(first, first + rows)
+        words = np.where(present[part], values[part].view(np.uint32), _ABSENT)
+        folded.append(fold(words))
+    return np.concatenate(folded)
 
 
 def sha256(values: Float32, present: Bool) -> UInt8:
@@ -90,7 +95,7 @@ def count_present(present: Bool) -> Int32:
 
 
 def update(states: UInt64, folds: UInt64) -> UInt64:
-    """Return the fingerprints [n] after an update of `states` [n] with one fold each, `folds` [n]."""
+    """Return the fingerprints [n] after an update of the fingerprints `states` [n] by `folds` [n]."""
     h = (states ^ folds) * np.uint64(MULTIPLIER)
     return h ^ (h >> np.uint64(32))
 
@@ -110,8 +115,8 @@ class StepHashes:
     Every back end gives the same bits.
 
     Args:
-        observations: [B, O], C-contiguous, the array that `update` reads.
-        outputs: [B, A], C-contiguous, the outputs of the networks, which `update` reads, too.
+        observations: [B, O], C-contiguous. `update` reads this array.
+        outputs: [B, A], C-contiguous, the outputs of the networks. `update` reads this array, too.
         backend: The back end.
     """
 
@@ -123,7 +128,7 @@ class StepHashes:
         self._states = np.zeros((slots, 2), np.uint64)
         self._steps = np.zeros(slots, np.int32)
         self._coefficients = coefficients(max(observations.shape[1], outputs.shape[1]))
-        self._most_steps = 0  # an upper bound on the steps of all slots, so that `update` need not compute the maximum
+        self._most_steps = 0  # an upper bound on `_steps`, because computing the maximum in each `update` would be slow
         self._hashes: UInt8 = np.zeros((slots, _FIRST_CAPACITY, 2), np.uint8)
         if self._native:
             self._kernel = native.bind("fingerprint", [ADDRESS, ADDRESS, INT64])
@@ -156,7 +161,7 @@ class StepHashes:
     def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
         """Return the fingerprints [k, 2] and the step hashes of slots [k], after episodes of `lengths` [k] steps.
 
-        The step hashes [Σ min(length, MAX_HASHED_STEPS), 2] of all episodes are concatenated.
+        The step hashes of all episodes are end to end, [Σ min(length, MAX_HASHED_STEPS), 2].
         """
         hashed = np.minimum(lengths, MAX_HASHED_STEPS)
         longest = int(hashed.max(initial=0))
@@ -172,7 +177,7 @@ class StepHashes:
             self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)], axis=1)
             self._bind()
         else:
-            # Later steps have no hash. This bound never reaches the capacity, so the method is not called again.
+            # Later steps have no hash. With this bound, the method is not called again.
             self._most_steps = -(2**62)
 
     def _bind(self) -> None:
@@ -186,7 +191,7 @@ class StepHashes:
 
 
 def end_to_end(pairs: NDArray[np.uint16], counts: Int32) -> UInt8:
-    """Return [Σ counts, 2]: the first counts[i] byte pairs of each row i of pairs [k, longest], concatenated."""
+    """Return [Σ counts, 2]: the first counts[i] pairs of bytes in each row i of pairs [k, longest], end to end."""
     return pairs[np.arange(pairs.shape[1]) < counts[:, None]].view(np.uint8).reshape(-1, 2)
 
 

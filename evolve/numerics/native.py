@@ -1,8 +1,8 @@
-"""Access to the native CPU kernels, which are compiled with the package if there is a C compiler.
+"""Access to the native CPU kernels, a library in C that is compiled with the package if there is a C compiler.
 
-The library does not use Python's C API: ctypes loads it. A module that uses a kernel, such as a network, describes the
-C structure beside the code that fills it. It calls a function with `call`, or binds it with `bind` and calls it often.
-If the library was not built, array operations compute the same bits.
+ctypes loads the library. `call` calls a function of the library. For many calls of a function, `bind` is faster. A
+module that fills a C structure also describes the structure. If the library was not built, array operations compute the
+same bits.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ ADDRESS = ctypes.c_void_p
 _ALIGNMENT = 64  # bytes, a cache line
 _BYTE = ctypes.c_char
 _TYPES = {int: INT64, np.int32: INT64, np.int64: INT64, float: DOUBLE, np.float64: DOUBLE, np.float32: FLOAT}
-"""The types that `call` passes; all others are addresses."""
+"""The C types of the numbers that `call` passes. All other arguments are addresses."""
 
 
 def path() -> Path:
@@ -41,10 +41,9 @@ def load_library() -> ctypes.CDLL | None:
     """Return the library of native kernels; None if it was not built.
 
     Raises:
-        RunError: The library was built from other headers than the ones here, so its C structures may differ from the
-            structures that Python fills. A library without a fingerprint is from an earlier version. Or this system
-            cannot load the library, for example because its C library is older than the one of the node that built it.
-            Array operations would then be much slower, for a reason that no message names.
+        RunError: The library was built from other headers, or by an earlier version, so its C structures may differ
+            from the structures that Python fills. Or this system cannot load the library, for example because the C
+            library here is too old. Falling back to array operations in silence would hide why the run is slow.
     """
     try:
         library = ctypes.CDLL(str(path()))
@@ -67,11 +66,12 @@ def header_fingerprint() -> str:
     headers = sorted(path.relative_to(package).as_posix() for path in package.glob("*/kernels/*.h"))
     if not headers:
         return ""
-    return hashlib.sha256(b"".join((package / header).read_bytes() for header in headers)).hexdigest()[:16]
+    text = b"".join((package / header).read_bytes() for header in headers)
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _text(library: ctypes.CDLL, name: str) -> str:
-    """Return the text in the library's array `evolve_<name>`, "" if there is none."""
+    """Return the text in the library's array `evolve_<name>`; "" without such an array."""
     if not hasattr(library, f"evolve_{name}"):
         return ""
     first = _BYTE.in_dll(library, f"evolve_{name}")
@@ -87,9 +87,9 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     """Return a function of the library, to be called from Python.
 
     Args:
-        name: The function's name in C, without the prefix `evolve_`.
+        name: The name of the function in C, without the prefix `evolve_`.
         arguments: The ctypes types of its arguments, such as `ADDRESS` and `INT64`.
-        returns: The ctypes type of its result, None for no result.
+        returns: The ctypes type of its result; None for no result.
 
     Raises:
         RuntimeError: The kernels were not built.
@@ -104,7 +104,7 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
 @cache
 def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns: Any) -> Any:
     try:
-        function = library[f"evolve_{name}"]  # a new object: no other caller changes its types
+        function = library[f"evolve_{name}"]  # a new object, whose types no other caller changes
     except AttributeError:
         missing = f"native kernels: expected a library with evolve_{name}, got one that was built without it"
         raise RunError(f"{missing}. Build it again: pip install -e .") from None
@@ -116,8 +116,8 @@ def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns:
 def call(name: str, *arguments: Any) -> None:
     """Call the function `evolve_<name>` of the library, which returns nothing.
 
-    Integers are passed as int64, floats as double or, if they are `np.float32`, as float, and None as a null pointer.
-    Arrays are passed by address. An array that is not C-contiguous is copied, so the function must not write to it.
+    `_TYPES` has the C types of numbers. None is passed as a null pointer. Arrays are passed by address. An array that
+    is not C-contiguous is copied, so the function must not write to it.
     """
     types = [_TYPES.get(type(argument), ADDRESS) for argument in arguments]
     # The list keeps copies alive until the function returns.
@@ -126,7 +126,7 @@ def call(name: str, *arguments: Any) -> None:
 
 
 def function_address(function: Any) -> int:
-    """Return the address of a function of the library, 0 for None."""
+    """Return the address of a function of the library; 0 for None."""
     return 0 if function is None else ctypes.cast(function, ADDRESS).value or 0
 
 
@@ -136,7 +136,7 @@ def constant(name: str) -> int:
 
 
 def lanes() -> int:
-    """Return the number of slots in a tile, which a kernel advances together in SIMD registers."""
+    """Return the number of slots in a tile. A kernel advances a tile in SIMD registers."""
     return constant("lanes")
 
 
@@ -147,9 +147,9 @@ def build() -> str:
 
 
 def backend(name: str) -> Backend:
-    """Return the back end that `compute.backend` names; "auto" means native if the kernels were built, otherwise numpy.
+    """Return the back end that `compute.backend` names. "auto" means native if the kernels were built, else numpy.
 
-    Raises InputError if the experiment asks for native kernels that were not built, or for a GPU that is not usable.
+    Raises InputError for "native" if the kernels were not built, and for "cupy" if no GPU is usable.
     """
     if name == "cupy":
         device()
@@ -164,8 +164,9 @@ def backend(name: str) -> Backend:
 
 
 def host_backend(name: str) -> Literal["numpy", "native"]:
-    """Return the back end on the host, for work that is too small for a GPU."""
-    return "numpy" if backend("auto" if name == "cupy" else name) == "numpy" else "native"
+    """Return the back end for work on the host that is too small for a GPU."""
+    on_host = backend("auto" if name == "cupy" else name)
+    return "numpy" if on_host == "numpy" else "native"
 
 
 def aligned(*shape: int) -> Float32:
@@ -177,7 +178,7 @@ def aligned(*shape: int) -> Float32:
 
 
 def address(array: Any) -> int:
-    """Return the address of a C-contiguous array; four times faster than NumPy if the array is writable."""
+    """Return the address of a C-contiguous array. For writable arrays this is four times faster than NumPy."""
     try:
         return ctypes.addressof(_BYTE.from_buffer(array))
     except (TypeError, ValueError):  # read-only, or empty
@@ -185,11 +186,11 @@ def address(array: Any) -> int:
 
 
 class NativeStep:
-    """The step of a network's slots by the native kernel `evolve_<name>`, bound to the structure of these slots.
+    """The native kernel `evolve_<name>`, which advances the slots of a network by one step.
 
     Args:
         name: The name of the function, without the prefix.
-        structure: Its first argument, with the addresses of the slots' arrays. The caller must keep references to them.
+        structure: Its first argument, with the addresses of the slots' arrays. The caller must keep these arrays alive.
         action_size: A.
         lanes: The number of slots in a tile.
     """
@@ -207,11 +208,15 @@ class NativeStep:
     @property
     def addresses(self) -> dict[str, int]:
         """The addresses of the network's C functions and of its structure, for the kernel that plays whole episodes."""
-        functions = {name: bind(f"{self._name}_{name}") for name in ("places", "advance")} | {"settle": self._settle}
-        return {name: function_address(f) for name, f in functions.items()} | {"network": self._address}
+        return {
+            "places": function_address(bind(f"{self._name}_places")),
+            "advance": function_address(bind(f"{self._name}_advance")),
+            "settle": function_address(self._settle),
+            "network": self._address,
+        }
 
     def set(self, **values: int | None) -> None:
-        """Set fields of the structure. The caller must keep references to arrays whose addresses it gives."""
+        """Set fields of the structure. The caller must keep the arrays alive whose addresses it gives."""
         for name, value in values.items():
             setattr(self._structure, name, value)
 
@@ -225,10 +230,11 @@ class NativeStep:
     def attach(self, observations: Float32, actions: Float32) -> Callable[[int], None]:
         """Return a function of n that advances the first n slots by one step, faster than a call of this object.
 
-        observations, actions: [B, O] and [B, A], C-contiguous, the arrays that the function reads and writes. The
-            caller must keep references to both.
+        observations: [B, O], C-contiguous. The function reads this array.
+        actions: [B, A], C-contiguous. The function writes this array. The caller must keep both arrays alive.
         """
-        return partial(self._step, *map(ADDRESS, (self._address, observations.ctypes.data, actions.ctypes.data)))
+        addresses = self._address, observations.ctypes.data, actions.ctypes.data
+        return partial(self._step, *map(ADDRESS, addresses))
 
     def settle(self, slots: Slots) -> None:
         """Apply the pending updates of traces in all tiles that contain the given slots."""
@@ -241,7 +247,7 @@ class NativeStep:
 
 
 def normal(words: UInt64) -> Float32:
-    """Return the standard normal deviates [n] of raw words [n], see `evolve.numerics.streams.Stream.normal`."""
+    """Return the standard normal deviates [n] of raw words [n], as `Stream.normal` defines them."""
     deviates = np.empty(len(words), np.float32)
     call("normal", words, deviates, len(words))
     return deviates

@@ -3,11 +3,11 @@
 Stream number c of a key (seed, purpose, generation) is `Stream(seed, purpose, generation, c)`. Each function has a
 native kernel, which passes over memory once. Array operations define the result; the kernel gives the same bits.
 
-For sums over all candidates, each rank computes its own range of columns of the genome. Column number `first` is the
-first of the range; the rank skips the deviates of earlier columns.
+For sums over all candidates, each rank computes its own range of columns of the genome. The range begins at column
+number `first`, so the rank skips the deviates of earlier columns.
 
 A perturbation of low rank is a product of two small matrices (Sarkar et al., "Evolution Strategies at the Hyperscale",
-2025): r(m + n) deviates perturb the m n weights of a matrix. See `PerturbedMatrix`.
+2025). r(m + n) deviates then perturb the m n weights of a matrix, see `PerturbedMatrix`.
 """
 
 import math
@@ -28,7 +28,7 @@ StreamsKey = tuple[int, Purpose | str, int]
 def perturbed(
     centre: Float64, mask: Bool, steps: Float64, key: StreamsKey, streams: Int64, scale: Float64 | None = None
 ) -> Float32:
-    """Return [n, W]: row i is centre + steps[i] · scale · the deviates of stream streams[i]; 0 where the mask is False.
+    """Return [n, W]: row i is centre + steps[i] · scale · deviates of stream streams[i]; 0 where the mask is False.
 
     The rows are computed in float64, and then rounded.
 
@@ -37,8 +37,8 @@ def perturbed(
         mask: [W].
         steps: [n].
         key: The key of the streams.
-        streams: [n], the number of the stream of each row. The kernel reads a stream once for consecutive rows that
-            use it, such as an antithetic pair.
+        streams: [n], the number of the stream of each row. If consecutive rows use one stream, such as an antithetic
+            pair, the kernel reads the stream only once.
         scale: [W], by default 1.
     """
     rows = np.empty((len(streams), len(centre)), np.float32)
@@ -56,16 +56,18 @@ def moments_about_centre(
 ) -> Float64:
     """Return [n, 2]: the first and second moments of candidates about the centre, in n columns of the genome.
 
-    They are Σ coefficients[i] · d and Σ coefficients[i] · d² over all candidates i, in ascending order. d is the
-    difference between candidate i, rounded to float32, and the centre:
-    float32(centre + steps[i] · scale · deviates) - centre.
+    The moments are Σ coefficients[i] · d and Σ coefficients[i] · d² over all candidates i, in ascending order. d is the
+    difference between the float32 weights of candidate i and the centre:
+
+        d = float32(centre + steps[i] · scale · deviates) - centre
 
     Args:
         centre: [n], these columns of the centre.
         scale: [n], these columns of the scale.
         steps: One for each candidate.
         key: The key of the streams.
-        streams: The number of the stream of each candidate. The kernel reads a stream once for consecutive candidates.
+        streams: The number of the stream of each candidate. If consecutive candidates use one stream, the kernel reads
+            the stream only once.
         coefficients: One for each candidate.
         first: The number of the first column in the genome.
     """
@@ -86,8 +88,10 @@ def moments_about_centre(
 def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients: Float64, first: int) -> Float64:
     """Return [n]: Σ coefficients[i] · (a - b) over all antithetic pairs i, in ascending order, in n columns.
 
-    a and b are the weights of the two candidates of pair i, rounded to float32: centre + step · d and centre - step ·
-    d. d are the deviates of stream number i.
+    a and b are the float32 weights of the two candidates of pair i, with the deviates d of stream number i:
+
+        a = float32(centre + step · d)
+        b = float32(centre - step · d)
 
     Args:
         centre: [n], these columns of the centre.
@@ -114,8 +118,8 @@ class PerturbedMatrix:
     """A matrix [m, n] = [rows, columns] of the genome, and the deviates that perturb it with a step σ.
 
     A perturbation of rank r is the product of two matrices of deviates, left [r, m] and right [r, n]: the weight in row
-    j and column l moves by σ/√r · Σ_k left_kj right_kl. This has variance σ², as an independent deviate times σ has. In
-    the stream, left comes before right. With rank 0 every weight has a deviate of its own.
+    j and column l moves by σ/√r · Σ_k left_kj right_kl. The move has variance σ², like σ times a deviate. In the
+    stream, left comes before right. With rank 0 every weight has its own deviate.
 
     All arithmetic is float32, except that σ/√r · left is computed in float64 and then rounded. A weight is the centre,
     rounded to float32, plus the perturbation. Sums run over k in ascending order.
@@ -142,7 +146,7 @@ class PerturbedMatrix:
 
     @property
     def product_shape(self) -> tuple[int, int, int]:
-        """m, n and r of the product. Rank 0 gives 1, m n and 1: one factor is σ, the other a row of m n deviates."""
+        """m, n and r of the product. For rank 0, the left factor is σ, and the right one a row of all deviates."""
         return (self.rows, self.columns, self.rank) if self.rank else (1, self.rows * self.columns, 1)
 
     @property
@@ -154,11 +158,11 @@ class PerturbedMatrix:
     def factors(self, key: StreamsKey, streams: Int64, steps: Float64, rows: slice) -> tuple[Float32, Float32]:
         """Return the factors of k rows of the matrix, for N streams: σ/√r · left [N, r, k], and right [N, r, n].
 
-        With rank 0 they are σ [N, 1, 1], and the deviates of the k rows end to end [N, 1, k n].
+        With rank 0 the factors are σ [N, 1, 1], and the deviates of the k rows end to end [N, 1, k n].
 
         Args:
             key: The key of the streams.
-            streams: [N], their numbers.
+            streams: [N], the numbers of the streams.
             steps: [N], σ of each stream.
             rows: The k rows, a slice of range(m).
         """
@@ -170,7 +174,7 @@ class PerturbedMatrix:
             right = normal_rows(*key, streams, end, begin)[:, None]
         else:
             end_of_left = self.first + r * self.rows
-            starts = range(self.first, end_of_left, self.rows)  # of the rows of left
+            starts = range(self.first, end_of_left, self.rows)  # of the rows of left in the stream
             left = np.stack([normal_rows(*key, streams, at + rows.stop, at + rows.start) for at in starts], axis=1)
             right = normal_rows(*key, streams, end_of_left + r * n, end_of_left).reshape(len(streams), r, n)
         return (scales[:, None, None] * left).astype(np.float32), right
@@ -181,8 +185,8 @@ class Factors:
     """The factors of candidates around one centre.
 
     centre: [W], rounded to float32.
-    matrices: The matrices of the genome, which tile it.
-    values: [P, F], for each matrix the two factors that `PerturbedMatrix.factors` returns for all rows, end to end.
+    matrices: The matrices of the genome, end to end.
+    values: [P, F], the two factors of each matrix (`PerturbedMatrix.factors` for all rows), end to end.
     """
 
     centre: Float32
@@ -211,7 +215,7 @@ class Factors:
             factors, at = self.values[:, at : at + size], at + size
             m, n, r = matrix.product_shape
             if native.available():
-                # Addresses, because `call` would copy slices of columns. The kernel knows the strides.
+                # Pass addresses, because `call` would copy slices of columns. The kernel knows the strides.
                 slices = (ADDRESS(array.ctypes.data) for array in (factors, rows[:, place]))
                 sizes = *rows.shape, self.values.shape[1], m, n, r
                 native.call("add_products", self.centre[place], mask[place], *slices, *sizes)
@@ -237,15 +241,15 @@ def antithetic_matrix_sums(
         step: σ of every pair, at least 0.
         key: The key of the streams.
         coefficients: One for each pair.
-        matrices: The matrices of the genome, which tile it.
+        matrices: The matrices of the genome, end to end.
         columns: A slice of range(W).
     """
     sums = np.zeros(columns.stop - columns.start)
     streams = np.arange(len(coefficients))
     steps = np.full(len(coefficients), step)
     for matrix in matrices:
-        # The range in this matrix, from `begin` to `end`, may begin and end within a row of the matrix. So compute m
-        # whole rows, and skip the numbers before `first`.
+        # The range from `begin` to `end` may begin and end within a row of this matrix. So compute m whole rows, and
+        # use the numbers from `first` on.
         begin, end = max(columns.start, matrix.start), min(columns.stop, matrix.stop)
         if begin >= end:
             continue
@@ -267,7 +271,7 @@ def antithetic_matrix_sums(
 
 
 def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, streams: Int64) -> None:
-    """Add scale · the deviates of stream streams[i] to row i of weights [n, W]; write 0 where the mask [n, W] is False.
+    """Add scale · deviates of stream streams[i] to row i of weights [n, W]; write 0 where the mask [n, W] is False.
 
     The scale is rounded to float32, and all arithmetic is float32. The weights must be C-contiguous.
     """
@@ -279,7 +283,7 @@ def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, strea
 
 
 def _scaled_deviates(key: StreamsKey, stream: np.int64, scale: Float64 | None, first: int, n: int) -> Float64:
-    """Return [n]: deviates `first` to first + n - 1 of a stream, times the scale [n] if there is one."""
+    """Return [n]: deviates `first` to `first` + n - 1 of a stream, multiplied by the scale [n] if there is one."""
     deviates = normal_rows(*key, np.array([stream]), first + n, first)[0].astype(np.float64)
     return deviates if scale is None else scale * deviates
 

@@ -1,6 +1,6 @@
 """Mathematical functions such as tanh, exp and sums, with the same bits on every CPU and GPU.
 
-The functions use only additions, multiplications, divisions and square roots, which IEEE 754 rounds in one way, and
+The functions use only additions, multiplications, divisions and square roots, whose rounding IEEE 754 defines, and
 operations without rounding, such as shifts. The order of the operations is fixed. This NumPy code is the definition;
 the C kernels compute the same bits.
 """
@@ -18,17 +18,17 @@ from evolve.shapes import Float32, Float64
 _LN2 = 0.69314718055994530942
 _LOG2E = 1.0 / _LN2
 ROUND = 1.5 * 2.0**52
-"""A number plus ROUND has the nearest integer in its low bits; subtracting ROUND from the sum gives this integer."""
-_SMALLEST = sys.float_info.min  # of the normal numbers
-# 1/4 and 3/4 of it, two denormal numbers. They are given by their bits, because a division may flush them to zero.
+"""x + ROUND has the integer nearest to x in its low bits, and (x + ROUND) - ROUND is this integer."""
+_SMALLEST = sys.float_info.min  # the smallest normal number
+# 1/4 and 3/4 of `_SMALLEST`, two denormal numbers. They are made of their bits, because a division may flush them to 0.
 _QUARTER, _REST = np.array([1 << 50, 3 << 50], np.int64).view(np.float64).tolist()
 _TIE_ABOVE, _TIE_BELOW = 2.0**-53, 2.0**-54  # half the distance from 1 to the next larger and the next smaller number
-_NARROW_ROW = 100  # numbers; `accumulate` adds shorter rows faster than a loop does
+_NARROW_ROW = 100  # numbers; for shorter rows, `accumulate` is faster than a loop
 # Taylor coefficients 1/k! of expm1, k = 9 … 1. For |r| ≤ ln(2)/2 the absolute error is below 8e-12.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
 
 # Wichura (1988), Algorithm AS 241, PPND16: a numerator and a denominator for each of three ranges, highest power first.
-# In the paper they are the coefficients a and b (centre), c and d (tail), e and f (far tail).
+# The paper names the coefficients a and b (centre), c and d (tail), e and f (far tail).
 _CENTRE = (
     (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
      1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
@@ -57,34 +57,36 @@ _COSINE = (
     -1.38888888888741095749e-03, 4.16666666666666019037e-02,
 )  # fmt: skip
 _BLOCK = 2**16  # numbers that `norm` sums at a time
-_PANEL = 32  # rows of a factor; the outer products of a panel are subtracted from the other rows together
+_PANEL = 32  # rows of a factor whose outer products are subtracted from the other rows together
 
 
 def restore_ieee(_tried: bool = False) -> None:
     """Restore the arithmetic of IEEE 754 in this thread, if a library has changed the mode of the processor.
 
-    A library that was linked with -ffast-math may make its thread flush denormal numbers to zero, as
-    torch.set_flush_denormal does. A library may also leave another rounding mode behind. Each thread has its own mode,
-    and begins with the mode of the thread that starts it. Raises RunError if the mode cannot be restored.
+    A library that was built with -ffast-math may flush denormal numbers to zero, and so does torch.set_flush_denormal.
+    A library may also leave another rounding mode behind. Each thread has its own mode, and begins with the mode of the
+    thread that starts it. Raises RunError if the mode cannot be restored.
     """
-    # Both sums lie halfway between 1 and a neighbour; rounding to nearest gives 1, the even one. A subtraction tests
-    # for denormal results, because other operations that have one take 0.1 µs longer on some processors.
-    if _SMALLEST - _QUARTER == _REST and 1.0 + _TIE_ABOVE == 1.0 - _TIE_BELOW:
+    # A subtraction is the fastest operation with a denormal result. Each of the two sums lies halfway between 1 and a
+    # neighbour of 1, so rounding to nearest gives 1, the even number.
+    keeps_denormals = _SMALLEST - _QUARTER == _REST
+    rounds_to_nearest = 1.0 + _TIE_ABOVE == 1.0 - _TIE_BELOW
+    if keeps_denormals and rounds_to_nearest:
         return
     if _tried:
         expected = "expected denormal numbers, and results that are rounded to the nearest number"
         cure = "Do not load the library that changes the mode of the processor; it was probably built with -ffast-math."
         raise RunError(f"arithmetic: {expected}, got another mode, which cannot be restored here. {cure}")
     library = ctypes.CDLL(None)
-    # FE_DFL_ENV of fenv.h, the default environment, is -1 on Linux. Elsewhere it is a pointer, and -1 would crash.
+    # On Linux, the default environment (FE_DFL_ENV of fenv.h) is -1. Elsewhere it is a pointer, and -1 would crash.
     if sys.platform.startswith("linux") and hasattr(library, "fesetenv"):
         library.fesetenv(ctypes.c_void_p(-1))
     restore_ieee(_tried=True)
 
 
 def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
-    """Return (s, p) with exp(x) = s + s·p. s is a power of two, and p is expm1(r) of the reduced argument r."""
-    # x = n·ln 2 + r. The low bits of `shifted` are the integer n; the last line moves n into the exponent of s = 2ⁿ.
+    """Return (s, p) with exp(x) = s + s·p. s is a power of two, and p is expm1 of the reduced argument r."""
+    # x = n·ln 2 + r. The low bits of `shifted` are the integer n. The last line moves n into the exponent of s = 2ⁿ.
     shifted = x * _LOG2E + ROUND
     r = x - (shifted - ROUND) * _LN2
     p = r * _EXPM1[0]
@@ -97,17 +99,19 @@ def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
 
 
 def tanh(x: Float32) -> Float32:
-    """Return tanh(x), computed as e/(e + 2) with e = expm1(2|x|) and the sign of x."""
-    # From |x| = 9.011 on, tanh is ±1 in float32, so the limit of 16 changes no result and prevents an overflow.
-    s, p = _expm1_parts(2.0 * np.minimum(np.abs(x), np.float32(16)).astype(np.float64))
+    """Return tanh(x): e/(e + 2) with the sign of x, where e = expm1(2|x|)."""
+    # The limit of 16 prevents an overflow. It changes no result, because tanh is ±1 in float32 from |x| = 9.011 on.
+    size = np.minimum(np.abs(x), np.float32(16)).astype(np.float64)
+    s, p = _expm1_parts(2.0 * size)
     e = s * p + (s - 1.0)
     return np.copysign((e / (e + 2.0)).astype(np.float32), x)
 
 
 def exp(x: Float32) -> Float32:
     """Return exp(x); infinite above 88.73, zero below -104."""
-    # The limits of ±128 change no result, and keep the exponent of the intermediate float64 in range.
-    s, p = _expm1_parts(np.clip(x, np.float32(-128), np.float32(128)).astype(np.float64))
+    # The limits of ±128 keep the exponent of the intermediate float64 in range. They change no result.
+    limited = np.clip(x, np.float32(-128), np.float32(128))
+    s, p = _expm1_parts(limited.astype(np.float64))
     with np.errstate(over="ignore", under="ignore"):
         return (s + s * p).astype(np.float32)
 
@@ -119,14 +123,15 @@ def exp_float64(x: Float64) -> Float64:
 
 
 def sigmoid(x: Float32) -> Float32:
-    """Return 1/(1 + exp(-x)); the limits of ±128 are explained in `exp`."""
-    s, p = _expm1_parts(-np.clip(x, np.float32(-128), np.float32(128)).astype(np.float64))
+    """Return 1/(1 + exp(-x))."""
+    limited = np.clip(x, np.float32(-128), np.float32(128))  # as in `exp`
+    s, p = _expm1_parts(-limited.astype(np.float64))
     with np.errstate(under="ignore"):
         return (1.0 / (1.0 + (s + s * p))).astype(np.float32)
 
 
 def _polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
-    """Return the value of a polynomial at x by Horner's rule. coefficients: the highest power first."""
+    """Return the value of a polynomial at x, by Horner's rule. coefficients: of the highest power first."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         value = value * x + coefficient
@@ -134,9 +139,9 @@ def _polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
 
 
 def log(x: Float64) -> Float64:
-    """Return the natural logarithm of positive normal x, within 2 ulp: 2·atanh((m-1)/(m+1)) + e·ln 2."""
+    """Return the natural logarithm of positive normal x, within 2 ulp."""
+    # ln x = ln m + e·ln 2, for x = m·2^e and m in [sqrt(1/2), sqrt(2)). 0x3FE6A09E667F3BCC are the bits of sqrt(1/2).
     bits = x.view(np.int64)
-    # 0x3FE6A09E667F3BCC is sqrt(1/2): subtracting it splits x = m·2^e with m in [sqrt(1/2), sqrt(2)).
     e = (bits - 0x3FE6A09E667F3BCC) >> 52
     m = (bits - (e << 52)).view(np.float64)
     # ln m = 2·atanh(f) = 2f + 2f·(f²/3 + f⁴/5 + … + f²²/23), and |f| ≤ 0.172.
@@ -145,7 +150,7 @@ def log(x: Float64) -> Float64:
     series = np.full_like(f, 1.0 / 23.0)
     for k in range(21, 2, -2):
         series = series * square + 1.0 / k
-    # ln 2 in two parts, the first with trailing zeros so that e·high is exact.
+    # ln 2 in two parts. The first part ends with zeros, so e·high is exact.
     high = 6.93147180369123816490e-01
     low = 1.90821492927058770002e-10
     return e * high + ((2.0 * f * square) * series + (2.0 * f + e * low))
@@ -159,8 +164,8 @@ def _ratio(x: Float64, numerator: tuple[float, ...], denominator: tuple[float, .
 def normal_quantile(u: Float64) -> Float32:
     """Return the standard normal deviate z with distribution function Φ(z) = u, for u in (0, 1).
 
-    Each deviate uses exactly one uniform number, so its position in a random stream is known in advance. Wichura,
-    Algorithm AS 241 (1988).
+    Wichura, Algorithm AS 241 (1988). Each deviate takes exactly one uniform number, so its position in a random stream
+    is known in advance.
     """
     q = u - 0.5
     centre = q * _ratio(0.180625 - q * q, *_CENTRE)
@@ -170,9 +175,9 @@ def normal_quantile(u: Float64) -> Float32:
 
 
 def ordered_sum(x: Float64) -> Float64:
-    """Return the sum over the last axis, `[…, n] -> […]`, by repeatedly adding the upper half to the lower.
+    """Return the sum over the last axis, `[…, n] -> […]`. Each round adds the upper half to the lower half.
 
-    If n is odd, the middle element goes to the next round unchanged. The order of additions depends on n alone.
+    If the number of elements is odd, the middle one stays unchanged. So the order of additions depends on n alone.
     """
     n = x.shape[-1]
     if n == 0:
@@ -186,7 +191,7 @@ def ordered_sum(x: Float64) -> Float64:
 
 def sequential_sum(x: Float32) -> Float32:
     """Return ((x[0] + x[1]) + x[2]) + …, `[n, …] -> […]`. The function overwrites x, and returns one of its rows."""
-    # NumPy's `sum` promises no order; `accumulate` adds in this one. For long rows a loop is faster.
+    # NumPy's `sum` promises no order, but `accumulate` does. For long rows a loop is faster.
     total: Float32
     if x[0].size < _NARROW_ROW:
         total = np.add.accumulate(x, axis=0, out=x)[-1]
@@ -200,8 +205,8 @@ def sequential_sum(x: Float32) -> Float32:
 def sincos(x: Float64) -> tuple[Float64, Float64]:
     """Return (sin(x), cos(x)) within 1 ulp, for |x| < 2^19.
 
-    The reduced argument is x less n·π/2, the nearest multiple of π/2, with π/2 in parts of 33 bits (Cody and Waite,
-    1980). Polynomials give the sine and the cosine of the reduced argument.
+    Subtract the nearest multiple of π/2, n·π/2, from x. π/2 is given in parts of 33 bits (Cody and Waite, 1980).
+    Polynomials give the sine and the cosine of the reduced argument.
     """
     shifted = x * 6.36619772367581382433e-01 + ROUND
     n = shifted - ROUND
@@ -209,14 +214,14 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     r = first - second
     w = n * 2.02226624879595063154e-21 - ((first - r) - second)
     y = r - w
-    # As in fdlibm: y + tail is the reduced argument, with more bits than y has alone.
+    # As in fdlibm, y + tail is the reduced argument. The tail has its last bits.
     tail, z = (r - y) - w, y * y
     v = z * y
     half, one = 0.5 * z, 1.0 - 0.5 * z
     sine = y - ((z * (0.5 * tail - v * _polynomial(z, _SINE)) - tail) + v * 1.66666666666666324348e-01)
     cosine = one + (((1.0 - one) - half) + (z * (z * _polynomial(z, _COSINE)) - y * tail))
-    # The lowest two bits of `shifted` are the quadrant, n mod 4. If n is odd, sine and cosine change roles. Each is
-    # negative in two of four quadrants.
+    # The lowest two bits of `shifted` are the quadrant, n mod 4. If n is odd, sine and cosine change roles. Sine and
+    # cosine are each negative in two of the four quadrants.
     bits = shifted.view(np.int64)
     swapped = (bits & 1).astype(np.bool_)
     a, b = np.where(swapped, cosine, sine), np.where(swapped, sine, cosine)
@@ -224,7 +229,7 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
 
 
 def norm(x: Float64) -> float:
-    """Return the Euclidean norm ‖x‖ of x [n]. The squares are summed in blocks, which fit in a cache."""
+    """Return the Euclidean norm ‖x‖ of x [n]. The squares are summed in blocks that fit in a cache."""
     blocks = (x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK))
     sums = np.array([ordered_sum(block * block) for block in blocks])
     return math.sqrt(float(ordered_sum(sums)))
@@ -239,14 +244,17 @@ def add_outer(target: Float64, left: Float64, right: Float64) -> None:
         for a, b in zip(left, right, strict=True):
             target += a[:, None] * b
         return
-    arrays = target, *(each if each.strides[1] == 8 else np.ascontiguousarray(each) for each in (left, right))
-    addresses = [native.ADDRESS(each.ctypes.data) for each in arrays]
-    row_strides = [each.strides[0] // 8 for each in arrays]  # in numbers, not bytes
+    arrays = [target]
+    for factor in (left, right):
+        has_contiguous_rows = factor.strides[1] == factor.itemsize
+        arrays.append(factor if has_contiguous_rows else np.ascontiguousarray(factor))
+    addresses = [native.ADDRESS(array.ctypes.data) for array in arrays]
+    row_strides = [array.strides[0] // array.itemsize for array in arrays]
     native.call("add_outer", *addresses, *target.shape, len(left), *row_strides)
 
 
 def cholesky(upper: Float64, smallest: Float64) -> Float64:
-    """Return the factor U [n, n] of a covariance C = Uᵀ U; zeros are below its diagonal.
+    """Return the factor U [n, n] of a covariance C = Uᵀ U. Below the diagonal, U has zeros.
 
     Each row of U is computed in turn, and its outer product is subtracted from the rest of C: Golub & Van Loan, "Matrix
     Computations", section 4.2. For speed, rows outside a panel are updated once for the whole panel. The operations on
@@ -254,8 +262,8 @@ def cholesky(upper: Float64, smallest: Float64) -> Float64:
 
     Args:
         upper: [n, n], the upper half of C, which this function overwrites. The lower half may have any numbers.
-        smallest: [n], the smallest squares of the diagonal of U. If the square in a row is smaller, the row is rounding
-            error: its square becomes the smallest one, and its other numbers 0.
+        smallest: [n], the smallest squares of the diagonal of U. A row with a smaller square consists of rounding
+            errors. Its square is set to the smallest one, and its other numbers to 0.
     """
     n = len(upper)
     for first in range(0, n, _PANEL):

@@ -1,7 +1,7 @@
 """Keyed random streams: every random number is a function of (seed, purpose, generation, candidate, episode).
 
-No stream depends on another, so any rank can draw the numbers of any candidate. NumPy's `SeedSequence` and Philox are
-the definition. `Stream` reads one stream. `Streams` reads many side by side, such as one for each candidate.
+No stream depends on another, so any rank can draw the numbers of any candidate. NumPy's `SeedSequence` and Philox
+define the numbers. `Stream` reads one stream. `Streams` reads many side by side, such as one for each candidate.
 """
 
 import copy
@@ -21,7 +21,7 @@ from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt64
 POOL_SIZE = 4
 """The number of 32-bit words in the pool of a seed sequence."""
 DRAWS_KEY = int.from_bytes(b"evolve", "big")
-"""The second word of the Philox keys of `draws`. The keys of other streams are hashes and hardly collide with it."""
+"""The second word of the Philox keys of `draws`. The keys of other streams are hashes, so a collision is unlikely."""
 
 # The constants of Philox4x64 (Salmon et al., 2011).
 _MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
@@ -33,7 +33,7 @@ _EXPECTED_KEY = "random stream: expected a purpose, generation, candidate and ep
 
 
 class Purpose(IntEnum):
-    """The first part of a stream's key. Published digests depend on these numbers: add new ones, never renumber."""
+    """The first part of a stream's key. Published digests depend on these numbers: add new ones, change none."""
 
     INIT = 0
     EPISODE = 1
@@ -58,8 +58,8 @@ class Purpose(IntEnum):
 def purpose_number(purpose: Purpose | str) -> int:
     """Return the number of a purpose.
 
-    The number of a name is the first 32 bits of the sha256 of its UTF-8, big-endian, with the top bit set. It thus lies
-    in [2**31, 2**32), far above the numbers of `Purpose`.
+    The number of a name is the first 32 bits of its sha256, big-endian, with the top bit set. So it is at least 2**31,
+    and no number of `Purpose`.
     """
     if isinstance(purpose, str):
         return int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:4], "big") | 2**31
@@ -100,11 +100,11 @@ class Stream:
         return self._philox.random_raw(n)
 
     def uniform(self, *shape: int) -> Float64:
-        """Return `[*shape] float64`, uniform on the open interval (0, 1). Each number is made of one raw word."""
+        """Return `[*shape] float64`, uniform on the open interval (0, 1). Each number takes one raw word."""
         return to_open_interval(self.bits(math.prod(shape))).reshape(shape)
 
     def normal(self, *shape: int) -> Float32:
-        """Return `[*shape] float32`, standard normal: `normal_quantile(uniform(*shape))`, to the bit."""
+        """Return `[*shape] float32`, standard normal, with the bits of `normal_quantile(uniform(*shape))`."""
         words = self.bits(math.prod(shape))
         deviates = native.normal(words) if native.available() else normal_quantile(to_open_interval(words))
         return deviates.reshape(shape)
@@ -114,11 +114,11 @@ class Stream:
         return np.floor(self.uniform(*shape) * bound).astype(np.int64)
 
     def normal_rows(self, size: int) -> Float32:
-        """Return `normal(1, size)`, as the `Streams` of one key do."""
+        """Return `normal(1, size)`. `Streams` has the same method."""
         return self.normal(1, size)
 
     def at_least(self, threshold: Float64 | float, size: int) -> Bool:
-        """Return `uniform(1, size) >= threshold`, as the `Streams` of one key do."""
+        """Return `uniform(1, size) >= threshold`. `Streams` has the same method."""
         return self.uniform(1, size) >= threshold
 
 
@@ -143,11 +143,8 @@ class Streams:
         return len(self._keys)
 
     def take(self, which: Slots | Bool) -> "Streams":
-        """Return some of the streams, each at its current position.
-
-        which: Indexes [k], or a mask [n].
-        """
-        selected = copy.copy(self)  # not `Streams(…)`, which would compute the keys again
+        """Return some of the streams, each at its current position. which: indexes [k], or a mask [n]."""
+        selected = copy.copy(self)  # `Streams(…)` would compute the keys again
         selected._keys = self._keys[which]
         return selected
 
@@ -173,7 +170,7 @@ class Streams:
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), (len(self), size))
         strides = (stride // thresholds.itemsize for stride in thresholds.strides)  # 0 along an axis of equal values
         reached = np.empty(thresholds.shape, np.bool_)
-        at = ADDRESS(thresholds.ctypes.data)  # given an array, `call` would write out the equal values
+        at = ADDRESS(thresholds.ctypes.data)  # an address, because `call` would copy the broadcast array
         native.call("at_least_rows", self._keys, first, stop, at, *strides, reached, len(self))
         return reached
 
@@ -187,7 +184,7 @@ class Streams:
         return deviates
 
     def _next(self, size: int) -> tuple[int, int]:
-        """Move on by `size` numbers, and return their positions in each stream: first, and last + 1."""
+        """Move on by `size` numbers, and return the position of the first one and the end."""
         self.skip(size)
         return self._position - size, self._position
 
@@ -201,7 +198,7 @@ def normal_rows(
 ) -> Float32:
     """Return [n, stop - first]: for each candidate c `Stream(seed, purpose, generation, c).normal(stop)[first:]`.
 
-    A Philox stream is a function of a counter, so numbers in the middle of a stream cost no more than the first ones.
+    Philox computes each number from a counter, so the numbers before `first` cost nothing.
 
     Raises:
         ValueError: A part of a key is outside [0, 2**32).
@@ -224,7 +221,7 @@ def philox_keys(seed: int | Int64, purpose: Purpose | str, generation: int, cand
 
 def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
     """Return [n, stop - first]: words `first` to `stop` - 1 of the Philox streams with keys [n, 2]."""
-    # One generator reads all streams: writing its state is faster than making a generator for each key.
+    # Use one generator for all streams: setting its state is faster than making a generator for each key.
     philox = np.random.Philox(0)
     state: Any = philox.state
     rows = np.empty((len(keys), stop - first), np.uint64)
@@ -236,14 +233,14 @@ def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
 
 
 def to_open_interval(words: UInt64) -> Float64:
-    """Return a uniform number in (0, 1) for each raw word: (its upper 52 bits + 1/2) / 2**52."""
+    """Return a uniform number in (0, 1) for each raw word: (the upper 52 bits of the word + 1/2) / 2**52."""
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def draws(seeds: Int64, numbers: Int64) -> Float64:
     """Return [k]: one random number for each of k episodes, uniform on the open interval (0, 1).
 
-    Exact tasks take their random numbers from this function. A number depends only on its seed and position, so a
+    Exact tasks take their random numbers from this function. A number depends only on the seed and the position, so a
     kernel can compute the numbers in any order.
 
     Args:
@@ -260,9 +257,10 @@ def _philox(counters: UInt64, seeds: UInt64) -> list[UInt64]:
     c = [counters, *(np.zeros_like(counters) for _ in range(3))]
     key = [seeds, np.full_like(seeds, DRAWS_KEY)]
     for _ in range(10):
-        (high0, low0), (high1, low1) = (_product(x, m) for x, m in zip(c[::2], _MULTIPLIERS, strict=True))
+        high0, low0 = _product(c[0], _MULTIPLIERS[0])
+        high1, low1 = _product(c[2], _MULTIPLIERS[1])
         c = [high1 ^ c[1] ^ key[0], low1, high0 ^ c[3] ^ key[1], low0]
-        key = [k + np.uint64(w) for k, w in zip(key, _WEYL, strict=True)]
+        key = [key[0] + np.uint64(_WEYL[0]), key[1] + np.uint64(_WEYL[1])]
     return c
 
 
@@ -278,7 +276,7 @@ def _product(x: UInt64, multiplier: int) -> tuple[UInt64, UInt64]:
 def environment_seeds(
     seed: int, purpose: Purpose | str, generations: Int64, candidates: Int64, episodes: Int64
 ) -> Int64:
-    """Return [N]: the 31-bit seed of each episode's environment (EnvPool's seeds are signed 32-bit).
+    """Return [N]: the seed of each episode's environment. It has 31 bits, because EnvPool's seeds are signed 32-bit.
 
     Args:
         seed: The seed of the experiment.
@@ -298,9 +296,9 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
     """Return [N, count]: `SeedSequence(seed, spawn_key=key).generate_state(count)` for each row of keys [N, 4].
 
     Args:
-        seed: One seed for all rows, or [N], a seed for each; not negative.
+        seed: One seed for all rows, or [N], a seed for each row; not negative.
         keys: The spawn keys.
-        count: At most 4.
+        count: The number of words, at most 4.
 
     Raises:
         ValueError: A part of a key is outside [0, 2**32).
@@ -321,7 +319,7 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
 
 def _entropy(seed: int | Int64) -> NDArray[np.uint32]:
     """Return [1 or N, m]: the 32-bit words of seeds, lowest first, padded with zeros to at least 4."""
-    # Without the padding, a short seed followed by the first part of its key would be the words of a longer seed.
+    # Without the padding, a short seed and the first part of its key would look like a longer seed.
     if isinstance(seed, int):
         words = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
         return np.array([words + [0] * (POOL_SIZE - len(words))], np.uint32)
