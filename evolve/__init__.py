@@ -4,7 +4,7 @@
     policy = run.champion()
     action = policy(observation)
 
-`import evolve` imports nothing else: the parts are imported when they are first used.
+`import evolve` alone imports no other module: a part is imported when it is first used.
 """
 
 import importlib
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evolve.verification import Verdict
 
 __version__ = "0.2.0"
-"""The version. pyproject.toml reads it, and a test compares it with the newest heading of the changelog."""
+"""The version, which pyproject.toml reads. A test compares it with the newest heading of the changelog."""
 
 __all__ = [
     "ChampionFile", "Config", "EpisodeError", "Evaluation", "EvolveError", "Experiment", "Generation", "InputError",
@@ -34,7 +34,7 @@ __all__ = [
 _PACKAGES = ("networks", "strategies")
 _HOMES = dict.fromkeys(("EpisodeError", "EvolveError", "InputError", "RunError"), "evolve.errors")
 _HOMES["register_task"] = "evolve.environments"
-"""By name, the modules of the objects that are not taken from `evolve.api`."""
+"""By name: the modules of the objects that do not come from `evolve.api`."""
 
 
 def __getattr__(name: str) -> Any:

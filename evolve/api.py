@@ -1,9 +1,11 @@
 """The Python interface: functions such as `train`, `iterate` and `load`, and the classes of their results.
 
 Under `mpirun -n R python script.py` every rank calls the same functions and gets the same results. Rank 0 coordinates;
-the other ranks play episodes. With `workers`, the process of the script starts such ranks itself, receives each
-generation from their rank 0, and tells rank 0 whether to go on. Functions print only with `progress=True`. During a
-call an alarm limits the time of environments; after the call no signal handler is left.
+the other ranks play episodes. With `workers`, the process of the script starts such ranks itself. It receives each
+generation from their rank 0, and tells this rank whether to go on.
+
+Functions print only with `progress=True`. During a call an alarm limits the time of environments. After the call no
+signal handler is left.
 """
 
 import json
@@ -38,14 +40,14 @@ from evolve.verification import Verdict
 from evolve.verification.verdict import html_rows
 
 _MAX_SENT_BYTES = 2**29
-"""Rank 0 sends a run file of at most this size to the other ranks; they read a larger file from the disk."""
+"""Rank 0 sends a smaller run file to the other ranks. They read a larger one from the disk."""
 
 
 class RunComparison(exhibits.Picture):
-    """Experiments side by side: the scores of their seeds, means with intervals, and tests against the best.
+    """Experiments side by side: the scores of their seeds, means with intervals, and tests against the best experiment.
 
     Args:
-        runs: The runs. Runs that differ in their seeds only are one experiment.
+        runs: The runs. Runs that differ only in their seeds are one experiment.
     """
 
     def __init__(self, runs: Sequence[store.StoredRun]) -> None:
@@ -53,16 +55,16 @@ class RunComparison(exhibits.Picture):
         groups, notes = comparison.deduplicate_seeds(comparison.begun_groups(runs))
         self._ranking = comparison.compare_groups(groups)
         self.notes = (*self._ranking.notes, *notes)
-        """Remarks: runs that were left out or not evaluated, and tests that cannot be made."""
+        """Remarks on runs that were left out or not evaluated, and on tests that cannot be made."""
         title = f"{pluralize(len(groups), 'experiment')}, {self._ranking.score}"
         super().__init__(figures.draw_comparison(self._ranking), title)
 
     def table(self) -> dict[str, list[Any]]:
-        """Return columns by experiment, best first (`pandas.DataFrame(comparison.table())`).
+        """Return columns with an entry for each experiment, best first (`pandas.DataFrame(comparison.table())`).
 
-        `low` and `high` are the 95 % interval of the mean over seeds. `p` is the two-sided rank test against the best
-        experiment, with Holm's correction. All three are NaN for too few seeds, and `p` also for the best experiment.
-        `p` is a little too small, because the same scores choose the best experiment and test it.
+        `low` and `high` are the 95 % interval of the mean over seeds. `p` is from the two-sided rank test against the
+        best experiment, with Holm's correction. All three are NaN with too few seeds; `p` is also NaN for the best
+        experiment. `p` is a little too small, because the same scores choose the best experiment and test it.
         """
         rows = self._ranking.rows
         intervals = [row.interval or (np.nan, np.nan) for row in rows]
@@ -78,7 +80,7 @@ class RunComparison(exhibits.Picture):
         }
 
     def curves(self, over: str = "generation", load: bool = False) -> exhibits.Picture:
-        """Return the curves of the experiments in one picture, with the arguments of `Run.plot`."""
+        """Return the curves of the experiments in one picture. The arguments are those of `Run.plot`."""
         return exhibits.plot(self._runs, over, load)
 
     def report(self, quick: bool = False) -> exhibits.Page:
@@ -87,7 +89,7 @@ class RunComparison(exhibits.Picture):
 
 
 class Sweep(Sequence[Run]):
-    """The runs of a sweep: point after point of the grid, and seed after seed at each point.
+    """The runs of a sweep: all seeds of the first point of the grid, then all seeds of the second point, and so on.
 
     Args:
         runs: The runs.
@@ -109,20 +111,24 @@ class Sweep(Sequence[Run]):
         return len(self.runs)
 
     def table(self) -> dict[str, list[Any]]:
-        """Return columns by run (`pandas.DataFrame(sweep.table())`).
+        """Return columns with an entry for each run (`pandas.DataFrame(sweep.table())`).
 
-        The first columns are the varied settings; a table or a list is given as text. The columns `held_out_…` are
-        about the champion's held-out episodes that did not fail. `held_out_low` and `held_out_high` are the 95 %
-        interval of the mean return, NaN for fewer than two episodes. `held_out_metric_NAME` is the mean of a metric.
+        The first columns are the varied settings. A table or a list among their values becomes a text. The columns
+        `held_out_…` are about the champion's held-out episodes that did not fail. `held_out_low` and `held_out_high`
+        are the 95 % interval of the mean return, NaN for fewer than two episodes. `held_out_metric_NAME` is the mean of
+        a metric.
         """
         columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]
         held_out = [run.held_out for run in self.runs]
-        nothing = (np.nan, np.nan)
-        means = [{} if found is None else statistics.metrics_means(found.metrics, found.returns) for found in held_out]
+        intervals: list[tuple[float, float]] = []
+        means: list[Mapping[str, float]] = []
+        for found in held_out:
+            interval = None if found is None else found.interval
+            intervals.append((np.nan, np.nan) if interval is None else interval)
+            means.append({} if found is None else statistics.metrics_means(found.metrics, found.returns))
         names = sorted({name for row in means for name in row})
         metrics = {f"held_out_metric_{name}": [row.get(name, np.nan) for row in means] for name in names}
-        intervals = [nothing if found is None else found.interval or nothing for found in held_out]
         return columns | {
             "seed": [run.seed for run in self.runs],
             "generations": [len(run.generations) for run in self.runs],
@@ -147,7 +153,8 @@ class Sweep(Sequence[Run]):
         """Return a table with a row for each point of the grid: the held-out mean over its seeds, best first."""
         by_point: dict[tuple[str, ...], list[float]] = {}
         for point, run in zip(self.points, self.runs, strict=True):
-            scores = by_point.setdefault(tuple(words(_cell(value)) for value in point.values()), [])
+            cells = tuple(words(_cell(value)) for value in point.values())
+            scores = by_point.setdefault(cells, [])
             if run.held_out is not None and not np.isnan(run.held_out.mean):
                 scores.append(run.held_out.mean)
         means = {point: statistics.mean(np.array(scores)) for point, scores in by_point.items()}
@@ -175,7 +182,7 @@ def _cell(value: Any) -> Any:
 def load(path: str | Path) -> Run | ChampionFile:
     """Return the run of a run file, or the content of a champion file.
 
-    path: The file, or a directory that holds one run file. Raises InputError if it cannot be read.
+    path: The file, or a directory that holds one run file. Raises InputError for a file that cannot be read.
     """
     return wrap_stored(store.read_any(store.one_run_file(check_path("path", path))))
 
@@ -195,28 +202,29 @@ def train(
 ) -> Run:
     """Evolve an experiment to its end, and return its run.
 
-    The run ends early if a callback returns False, or after `compute.time_limit`. It can then be resumed.
+    The run ends early if a callback returns False, or after `compute.time_limit`. Such a run can be resumed.
 
     Args:
-        experiment: A TOML file, a table, or a configuration. Without it, `settings` define the experiment. With
-            `resume` it may also be a run file, which holds its experiment.
+        experiment: A TOML file, a table, or a configuration. By default, `settings` define the experiment. With
+            `resume`, a run file is possible, too, because it holds its experiment.
         seed: The seed of the run; by default the first seed of the experiment.
         output: The directory of the run file, by default `runs/<environment>-<network>`; or the table `[output]`.
-        resume: Whether to continue an existing run file. If its run is complete, it is returned unchanged.
+        resume: Whether to continue an existing run file. A complete run is returned unchanged.
         overwrite: Whether to replace an existing run file, even one with other settings. The old file stays until the
             first new generation is complete.
-        workers: The number of processes that play episodes, which this process starts with mpirun; "auto" starts one
-            per core if that pays. By default this process plays them, or the ranks of the script's own mpirun.
+        workers: The number of processes that play episodes. This process starts them with mpirun. "auto" starts one
+            for each core if that pays. By default this process plays all episodes; in a script under mpirun, all ranks
+            play.
         progress: Whether to show the progress: as a display on a terminal and in Jupyter, otherwise as a line every few
             seconds.
         tensorboard: The directory of event files for TensorBoard, which grow with each generation. The files of this
             run are in `<tensorboard>/<directory of the run file>/seed-S`.
-        callbacks: Functions that are called with each generation, once the run file holds it. If one returns False, the
-            run stops. In a script of several ranks only rank 0 calls them.
+        callbacks: Functions that are called with each generation as soon as the run file holds it. If one returns
+            False, the run stops. In a script of several ranks only rank 0 calls them.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the
             name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`. `start_from`
-            is the genome with which the search begins, of a network that fits: a path as in TOML, a run, a champion
-            file, a policy, or a vector of weights [W]. None begins with random genomes.
+            is the genome with which the search begins: a path as in TOML, a run, a champion file, a policy, or a vector
+            of weights [W]. Its network must fit. With None the search begins with random genomes.
 
     Raises:
         InputError: A setting is wrong, or the run file exists already.
@@ -237,7 +245,7 @@ def train(
                 if any(isinstance(answer, bool | np.bool_) and not answer for answer in answers):
                     break
 
-    # With `workers`, this process makes the plan. Otherwise only rank 0 does, in `work`.
+    # With `workers`, this process makes the plan. Otherwise only rank 0 makes the plan, in `work`.
     given = None if workers is None else make_plan()
     size = 1 if given is None else number_of_workers(workers, given, options)
     if given is not None and size > 1:
@@ -252,7 +260,7 @@ def train(
         file = plan.path.absolute()
         with closing(evolve_here(ranks, coordinator, plan, options, options.reporter)) as generations:
             see(plan, generations)
-        # All ranks return the same run, so rank 0 sends its path and the content of its file.
+        # All ranks return the same run, so rank 0 sends the path and the content of the run file.
         image = file.read_bytes() if file.stat().st_size < _MAX_SENT_BYTES else None
         return pack(path=str(plan.path), image=image)
 
@@ -284,23 +292,23 @@ def sweep(
     Existing run files are continued, and complete ones are kept, so a cell of a notebook can run again.
 
     Args:
-        grid: Lists of values by setting: `{"strategy.sigma": [0.1, 0.3], "network": ["mlp", "elman"]}`. Each
+        grid: A list of values for each setting: `{"strategy.sigma": [0.1, 0.3], "network": ["mlp", "elman"]}`. Each
             combination is an experiment; the last setting changes fastest.
-        experiment: As for `train`; it may have a table `[sweep]`, to which the grid is added.
+        experiment: As for `train`. If it has a table `[sweep]`, the grid is added to this table.
         seeds: The seeds of each experiment; by default the seeds of `experiment`.
         output: The directory in which each experiment has a directory, by default `runs/sweep`, or `runs/<name>` for a
-            file <name>.toml. With an empty grid, the directory of the run files, as for `train`.
+            file <name>.toml. With an empty grid it is the directory of the run files, as for `train`.
         resume: Whether to continue existing run files.
         overwrite: Whether to replace existing run files.
         workers: As for `train`.
         progress: As for `train`.
         tensorboard: As for `train`.
-        callbacks: As for `train`, called with each generation of each run. If one returns False, this run stops, and
-            the next run begins.
+        callbacks: As for `train`, called with each generation of each run. If one returns False, the present run stops,
+            and the next one begins.
         settings: Settings that all experiments share, as for `train`.
 
     Raises:
-        InputError: A setting is wrong, or a run file contradicts its experiment. All are checked before the first run.
+        InputError: A setting is wrong, or a run file contradicts its experiment, checked before the first run begins.
         EpisodeError: An episode failed.
         RunError: A rank cannot go on.
     """
@@ -341,9 +349,9 @@ def iterate(
     progress: bool = False,
     **settings: Any,
 ) -> Iterator[Generation]:
-    """Evolve an experiment as `train` does, and yield each generation on every rank once the run file holds it.
+    """Evolve an experiment as `train` does, and yield each generation on every rank as soon as the run file holds it.
 
-    If a script leaves the loop early, by `break` or by an exception, the run file can be resumed.
+    If a script leaves the loop early, by `break` or by an exception, the run can be resumed.
     """
     check_not_importing()
     options = RunOptions(resume, overwrite, progress, sees_each=True)
@@ -363,17 +371,17 @@ def iterate(
 
 
 def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOptions) -> Iterator[Generation]:
-    """Evolve a run on rank 0, yielding each generation after sending it to the other ranks."""
+    """Evolve a run on rank 0. Send each generation to the other ranks, and then yield it."""
     try:
         plan = make_plan()
         coordinator = ranks.coordinator()
         for generation in evolve_here(ranks, coordinator, plan, options, options.reporter):
             if ranks.transport.size > 1:
                 ranks.release(pack_generation(generation))
-                # The other ranks left `serve` to receive the generation. In the next `serve` they need a setup again.
+                # To receive the generation, the other ranks left `serve`. The next `serve` needs a setup again.
                 coordinator.forget_setup()
             yield generation
-    except GeneratorExit:  # the script left its loop on all ranks, so no rank waits for an answer
+    except GeneratorExit:  # all ranks have left the loop of the script, so no rank waits for an answer
         raise
     except BaseException as error:
         ranks.release_error(error)

@@ -1,4 +1,4 @@
-"""Tables and progress bars in a terminal, by the library rich."""
+"""Tables and progress bars in a terminal, drawn by the library rich."""
 
 import atexit
 import importlib
@@ -14,14 +14,17 @@ from rich.text import Text
 
 _UNLIMITED = 10_000  # characters of a line; rich needs a number
 _GAP = 2  # characters between two columns
-_WIDE = 64  # characters; a narrower terminal shows neither the unit nor the elapsed time
+_WIDE = 64  # characters of a terminal; a narrower one shows neither the unit nor the elapsed time
 
 
 class Display(Progress):
     """The progress bar.
 
-    Every task has the field `eta`, which is shown beside its bar. Lines below the bar show the other fields: `now` (the
-    current work), for a run also `fitness` and `work` of its last generation, and `eta_of_runs`, empty for one run.
+    Every task has the field `eta`, which the bar shows. Lines below the bar show the other fields:
+
+    - `now`: the current work.
+    - `fitness`, `work`: in a run, texts about the last generation.
+    - `eta_of_runs`: if there are several runs, the ETA of all.
     """
 
     def start(self) -> None:
@@ -30,40 +33,41 @@ class Display(Progress):
         super().start()
 
     def stop(self) -> None:
-        """Leave the bar as it is, and show the cursor."""
+        """Stop the updates of the bar, and show the cursor."""
         atexit.unregister(self.stop)
         super().stop()
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield the bars, and below each the lines about its run."""
+        """Yield the bars, and below them the lines about each task."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
-            lines = (task.fields.get(name) for name in ("now", "fitness", "work"))
-            yield from (Text(f"  {line}") for line in lines if line)
+            for name in ("now", "fitness", "work"):
+                if task.fields.get(name):
+                    yield Text(f"  {task.fields[name]}")
             if task.fields.get("eta_of_runs"):
                 yield Text(f"  ETA of {task.fields['eta_of_runs']}")
         yield Text("")  # mpirun holds back a line until a newline ends it
 
 
 class NotebookDisplay(Display):
-    """The progress bar in the output of a notebook's cell. Unlike rich's own, it needs no widgets."""
+    """The progress bar in the output of a notebook's cell. It needs no widgets, unlike the bar of rich."""
 
     def start(self) -> None:
         """Show the bar."""
         self._cell = importlib.import_module("IPython.display").display(self, display_id=True)
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Show changes."""
+        """Change a task, and show the change."""
         super().update(task_id, **changes)
         self._cell.update(self)
 
     def stop(self) -> None:
-        """Leave the bar as it is."""
+        """Show the last state of the bar."""
         self._cell.update(self)
 
 
 def make_display(unit: str, stream: TextIO | None, on_terminal: bool) -> Display | None:
-    """Return a display that is not shown yet; None if there is neither a notebook nor a terminal that can show it.
+    """Return a display that is not shown yet; None without a notebook or a terminal that can show it.
 
     Args:
         unit: The name of the counted items.
@@ -71,7 +75,7 @@ def make_display(unit: str, stream: TextIO | None, on_terminal: bool) -> Display
         on_terminal: Whether the stream is a terminal.
     """
     console = Console(file=stream, force_terminal=on_terminal or None)
-    # On a dumb terminal, which cannot move its cursor, rich would show nothing before the end.
+    # A dumb terminal cannot move its cursor. Rich would show nothing there before the end.
     if console.is_dumb_terminal or not (on_terminal or console.is_jupyter):
         return None
     kind = NotebookDisplay if console.is_jupyter else Display
@@ -93,9 +97,9 @@ def table(
     """Return rows of cells as lines with aligned columns, without colours.
 
     Args:
-        rows: The cells; a heading is the first row. A cell may have several lines.
-        width: The characters of a line, into which cells are wrapped; None for no limit.
-        left: The columns that are aligned on the left; numbers are aligned on the right.
+        rows: The cells; the first row may be a heading. A cell may have several lines.
+        width: The number of characters of a line. Cells are wrapped to fit. None means no limit.
+        left: The columns that are aligned on the left. All others are aligned on the right.
         indent: The beginning of each line.
     """
     grid = Table.grid(padding=(0, _GAP, 0, 0))
@@ -111,15 +115,17 @@ def table(
 
 
 def _widths_of_columns(rows: Sequence[Sequence[str]], width: int) -> list[int | None]:
-    """Return the width of each column so that no word or number is broken; None for each if the lines are too short."""
+    """Return the width of each column so that no word or number is broken; only None if the lines are too short."""
     widths, widest = [], []  # the longest word and the longest line of each column
     for column in zip(*rows, strict=True):
-        widths.append(max(cell_len(word) for cell in column for word in cell.split() or [""]))
-        widest.append(max(cell_len(line) for cell in column for line in cell.splitlines() or [""]))
+        words = [word for cell in column for word in cell.split()]
+        lines = [line for cell in column for line in cell.splitlines()]
+        widths.append(max(map(cell_len, words), default=0))
+        widest.append(max(map(cell_len, lines), default=0))
     room = width - sum(widths) - _GAP * (len(widths) - 1)
     if room < 0:
         return [None] * len(widths)
-    # Each character that is left goes to the narrowest of the columns that still wrap a line.
+    # Give each spare character to the narrowest of the columns that still wrap a line.
     while room and widths != widest:
         wrapped = [n for n in range(len(widths)) if widths[n] < widest[n]]
         widths[min(wrapped, key=widths.__getitem__)] += 1

@@ -1,6 +1,6 @@
 """The errors that end a command early, and helpers for error messages and for imports on demand.
 
-Extras of this package install optional libraries: `pip install 'evolve-mpi[plot]'`.
+An extra of this package installs optional libraries: `pip install 'evolve-mpi[plot]'` installs the extra `plot`.
 """
 
 import importlib
@@ -20,7 +20,7 @@ DISTRIBUTION = "evolve-mpi"
 """The name of this package on PyPI."""
 SOURCE = Path(__file__).parents[1]
 """The directory that contains this package: a clone, or the folder of all installed packages."""
-# Characters; longer texts are cut.
+# In characters. Longer texts are cut.
 _LONGEST_TRACEBACK = 8000
 _LONGEST_ADVICE = 4000
 _LONGEST_REASON = 1000
@@ -29,7 +29,7 @@ _LONGEST_EXPECTATION = 2000
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that an error message names or advises. Python and the command line spell it differently.
+    """A setting that an error message names or advises. Python and the command line spell settings differently.
 
     `str` returns the spelling of Python and TOML: `env.engine="exact"`.
 
@@ -66,8 +66,8 @@ class EvolveError(Exception):
         super().__init__("".join(map(str, self._parts)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the function, arguments and attributes from which `copy` and `pickle` restore this error."""
-        # Exception's own method would call the class with the message alone.
+        """Return the function, arguments and attributes with which `copy` and `pickle` restore this error."""
+        # The method of Exception would call the class with only the message.
         return _restored, (type(self), *self._parts), self.__dict__
 
     def worded(self, spell: Callable[[Setting], str]) -> str:
@@ -76,7 +76,7 @@ class EvolveError(Exception):
 
 
 def _restored(kind: type[EvolveError], *parts: str | Setting) -> Any:
-    """Return an error of a kind with the parts of its message, without its other attributes."""
+    """Return an error of a class that has the parts of its message, but no other attributes."""
     error = kind.__new__(kind)
     EvolveError.__init__(error, *parts)
     return error
@@ -85,19 +85,19 @@ def _restored(kind: type[EvolveError], *parts: str | Setting) -> Any:
 class InputError(EvolveError):
     """The user's input is invalid.
 
-    The message names the setting, the expected value, the given value, and the cure. If another sentence reads better,
-    use `InputError.plainly`.
+    The message names the setting, the expected value, the given value, and the cure. For other messages, use
+    `InputError.plainly`.
 
     Args:
         argument: The invalid setting, option or file. Settings are spelled as in TOML: "env.id".
         expected: The expected value, in words.
         got: The given value.
         cure: Advice to the user: text, and settings that help.
-        where: A short text after the setting: "resuming seed-0.h5".
+        where: A short text after the setting, such as "resuming seed-0.h5".
 
     Attributes:
         argument: As above.
-        expected, got, cure: As above, each text as one line; empty if `InputError.plainly` made the message.
+        expected, got, cure: As above, but each text is one line. Empty if `InputError.plainly` made the message.
     """
 
     exit_code = 2
@@ -113,7 +113,7 @@ class InputError(EvolveError):
 
     @classmethod
     def plainly(cls, argument: str, *message: "str | Setting | EvolveError") -> "InputError":
-        """Return an InputError with exactly this message: one or more whole sentences, or another error."""
+        """Return an InputError with exactly this message: whole sentences, or another error."""
         error = _restored(cls, *_clean(message))
         error.argument, error.expected, error.got, error.cure = argument, "", "", ()
         return error
@@ -125,7 +125,7 @@ def _clean(parts: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class RunError(EvolveError):
-    """The run failed, or the answer of the command is no, as after a failed verification."""
+    """The run failed, or the answer of the command is no: for example, a verification failed."""
 
 
 class EpisodeError(RunError):
@@ -134,8 +134,8 @@ class EpisodeError(RunError):
     Attributes:
         which: The episode, in words.
         message: The step and the failure.
-        key: The (purpose, generation, candidate, episode) of the episode, with which it can be played alone. The
-            purpose is a number of `evolve.numerics.streams.Purpose`.
+        key: (purpose, generation, candidate, episode), with which the episode can be played alone. The purpose is a
+            number of `evolve.numerics.streams.Purpose`.
     """
 
     def __init__(self, which: str, message: str, key: tuple[int, int, int, int]) -> None:
@@ -145,21 +145,21 @@ class EpisodeError(RunError):
         super().__init__(f"{which} failed {message}")
 
 
-# Like KeyboardInterrupt, this is not an Exception, so that no `except Exception` in an environment catches it.
+# Not an Exception, because an `except Exception` in an environment would catch it.
 class EpisodeTimeout(BaseException):
     """An episode has exceeded its wall time, `env.max_episode_seconds`."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Code of an environment has not returned after a signal that asks this process to stop."""
+    """A signal has asked this process to stop, but code of an environment has not returned."""
 
 
 FAILURES = (Exception, SystemExit, EpisodeTimeout)
-"""All exceptions that foreign code, such as an environment, may raise and this package handles."""
+"""The exceptions that this package handles if foreign code, such as an environment, raises them."""
 
 
 class Stopped(EvolveError):  # noqa: N818 - not a failure: the run can be resumed
-    """A signal or a limit stopped the command early. A run has all its complete generations on disk."""
+    """A signal or a limit stopped the command early. All complete generations of the run are on disk."""
 
     exit_code = 75
 
@@ -177,9 +177,10 @@ _ATTRIBUTES = ("argument", "expected", "got", "which", "message", "key")
 def error_to_json(error: BaseException) -> bytes:
     """Return an error as JSON, from which `error_from_json` restores it in another process."""
     kinds = [base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base]
-    kind = kinds[0] if kinds else ""
-    # Only for errors of this package: an attribute of a foreign exception may be anything.
-    attributes = {name: getattr(error, name) for name in _ATTRIBUTES if kind and hasattr(error, name)}
+    kind, attributes = "", {}
+    if kinds:  # an error of this package; the attributes of a foreign exception may be anything
+        kind = kinds[0]
+        attributes = {name: getattr(error, name) for name in _ATTRIBUTES if hasattr(error, name)}
     return json.dumps({"kind": kind, "text": _text_of(error), "attributes": attributes}, default=str).encode()
 
 
@@ -198,7 +199,7 @@ def error_from_json(content: bytes) -> EvolveError:
 
 @contextmanager
 def on_error(undo: Callable[[], object]) -> Iterator[None]:
-    """Call a function if the block raises any exception, also a KeyboardInterrupt."""
+    """Call a function if the block raises any exception, even a KeyboardInterrupt."""
     try:
         yield
     except BaseException:
@@ -207,7 +208,7 @@ def on_error(undo: Callable[[], object]) -> Iterator[None]:
 
 
 def check_whole(argument: str, value: Any, least: int) -> int:
-    """Return a whole number of at least `least` as an int. Raises InputError for other values, including booleans."""
+    """Return a value as an int. Raises InputError unless it is a whole number of at least `least`, and no bool."""
     try:
         whole = operator.index(value)
     except TypeError:
@@ -220,7 +221,7 @@ def check_whole(argument: str, value: Any, least: int) -> int:
 
 
 def check_path(argument: str, value: Any) -> Path:
-    """Return the path of a file. Raises InputError unless the value is a path, or a text without NUL and not empty."""
+    """Return a value as the path of a file. Raises InputError unless it is a path or a text, and can be a path."""
     if not isinstance(value, str | Path) or value == "" or "\0" in str(value):
         raise InputError(argument, "the path of a file", repr(value))
     return Path(os.path.expanduser(value))  # no shell expands "~" in Python
@@ -233,7 +234,7 @@ def check_flag(argument: str, value: Any) -> None:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this installation, a clone or a package from PyPI."""
+    """Return the command that adds an extra to this installation."""
     if not _is_clone(SOURCE):
         return f"pip install '{DISTRIBUTION}[{extra}]'"
     clone = "." if SOURCE.samefile(".") else str(SOURCE)
@@ -241,7 +242,7 @@ def install_command(extra: str) -> str:
 
 
 def how_to_install(extra: str) -> str:
-    """Return the advice to install the optional libraries of an extra, as one sentence."""
+    """Return a sentence that advises to install an extra."""
     return f"Install it: {install_command(extra)}."
 
 
@@ -267,13 +268,11 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
 
 
 def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package that imports a module when one of its names is first used.
-
-    So a process does not import the modules that it does not need.
+    """Return the `__getattr__` of a package. It imports a module of the package when a name of it is first used.
 
     Args:
         package: The name of the package.
-        modules: For each module of the package, the names that the package offers from it, separated by spaces.
+        modules: For each module, its names that the package offers, separated by spaces.
     """
     homes = {name: module for module, names in modules.items() for name in names.split()}
 
@@ -286,13 +285,13 @@ def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str]
 
 
 def is_installed(*modules: str) -> bool:
-    """Return whether modules are installed. An import may still fail; it is not tried, because it takes time."""
+    """Return whether modules are installed. An import is not tried, because it takes time; it may still fail."""
     return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def _is_clone(folder: Path) -> bool:
-    """Return True if a folder contains the sources of this package."""
-    # The folder of all installed packages may hold the pyproject.toml of another package, so check the name.
+    """Return whether a folder contains the sources of this package."""
+    # Check the name, because the folder of all installed packages may hold the pyproject.toml of another package.
     try:
         return f'name = "{DISTRIBUTION}"' in (folder / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -316,8 +315,9 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the type and the message of an exception, if it has one, as one line."""
-    return " ".join(f"{type(error).__name__}: {_text_of(error)}".split()).removesuffix(":")
+    """Return the type of an exception and, if there is one, its message, as one line."""
+    text = f"{type(error).__name__}: {_text_of(error)}"
+    return " ".join(text.split()).removesuffix(":")
 
 
 def _text_of(error: BaseException) -> str:
@@ -328,25 +328,23 @@ def _text_of(error: BaseException) -> str:
 
 
 def exception_line(message: str) -> str:
-    """Return the end of an error message in one line: the last line or, after a traceback, the exception.
-
-    The message of an exception may have several lines.
-    """
+    """Return the end of an error message as one line: after a traceback the exception, otherwise the last line."""
     lines = message.rstrip().splitlines()
     start = len(lines) - 1
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if frames:
-        # The exception begins at the first line after the last frame that is not indented.
+        # The exception begins at the first line after the last frame that is not indented. It may have several lines.
         after = range(frames[-1], len(lines))
         start = next((number for number in after if lines[number][:1] not in ("", " ")), start)
-    return sanitize(" ".join(" ".join(lines[start:]).split()), _LONGEST_REASON)
+    words = " ".join(lines[start:]).split()
+    return sanitize(" ".join(words), _LONGEST_REASON)
 
 
 def describe(error: BaseException) -> str:
-    """Return the traceback of an exception from foreign code. For an error of this package, return only its message."""
+    """Return the traceback of an exception from foreign code, but only the message of an error of this package."""
     if isinstance(error, EvolveError):
         return str(error)
-    # The first frame is this package's call of the foreign code, and says nothing about the failure.
+    # Leave out the first frame, which is only the call of the foreign code.
     foreign = error.__traceback__ and error.__traceback__.tb_next
     text = "".join(traceback.format_exception(type(error), error, foreign or error.__traceback__))
     if len(text) < _LONGEST_TRACEBACK:

@@ -1,7 +1,7 @@
 """Genomes: the numbers that evolve, their layout, and the digest that proves two populations equal.
 
-A genome consists of W numbers and a mask, which says which of them are present. Most often the numbers are the weights
-of a network, laid end to end. A strategy knows the `GenomeLayout`, but neither the network nor the task.
+A genome consists of W numbers and a mask. Most often the numbers are the weights of a network, laid end to end. The
+mask is True for numbers that are present. A strategy knows the `GenomeLayout`, but neither the network nor the task.
 """
 
 import hashlib
@@ -61,10 +61,9 @@ class Genomes:
 
 @dataclass(frozen=True)
 class FactoredGenomes(Genomes):
-    """Genomes around one centre with perturbations of low rank, and the factors of these perturbations.
+    """Genomes with perturbations of low rank around one centre, and the factors of these perturbations.
 
-    No connection is absent. A kernel may compute with the factors instead of the weights; the results are equal to the
-    bit.
+    No connection is absent. A kernel may compute with the factors instead of the weights, with the same bits.
     """
 
     factors: Factors
@@ -75,7 +74,7 @@ class FactoredGenomes(Genomes):
 
 
 class GenomeSource(Protocol):
-    """P numbered genomes: `Genomes` in memory, or a lazy source, which computes genomes when they are taken."""
+    """P numbered genomes: `Genomes` in memory, or a lazy source, whose `take` computes genomes."""
 
     def __len__(self) -> int:
         """P."""
@@ -90,7 +89,7 @@ class GenomeSource(Protocol):
 
 @dataclass(frozen=True)
 class SelectedGenomes:
-    """A selection of P genomes of a lazy source. candidates: [P], their numbers in the source."""
+    """A selection of P genomes of a lazy source. candidates: [P], the numbers of the genomes in the source."""
 
     source: GenomeSource
     candidates: Int64
@@ -123,21 +122,20 @@ def no_genomes(W: int) -> Genomes:
 
 
 NO_GENOMES = no_genomes(0)
-"""Replaces the genomes in a message to a rank that computes the genomes itself."""
+"""The genomes in a message to a rank that computes the genomes itself."""
 
 
 def pruned(weights: Float32, mask: Bool) -> Genomes:
-    """Return genomes with the weight +0.0 at each absent connection, so that equal networks have equal bits."""
+    """Return genomes whose absent connections have the weight +0.0, so that equal networks have equal bits."""
     return Genomes(np.where(mask, weights, np.float32(0)), mask)
 
 
 def check_genomes(genomes: Any, P: int, W: int) -> Genomes:
-    """Return genomes that code of another package has made, as read-only arrays, after checking them.
+    """Check genomes that code of another package has made, and return them with read-only arrays.
 
     Raises:
         TypeError: `genomes` are not `Genomes`.
-        ValueError: There are not P genomes of W weights, a weight is not finite, or an absent connection has a weight
-            other than 0.
+        ValueError: The genomes are not [P, W], a weight is not finite, or the weight of an absent connection is not 0.
     """
     if not isinstance(genomes, Genomes):
         raise TypeError(f"expected evolve.genome.Genomes, got {type(genomes).__name__}")
@@ -155,12 +153,10 @@ def concatenate(*parts: Genomes) -> Genomes:
 
 
 def one_genome(values: Any, argument: str) -> Genomes:
-    """Return one genome (P = 1): `values` if they are a genome, or else a genome of these weights, [W] or [1, W].
+    """Return `values` if they are one genome (P = 1), otherwise a genome with these weights, [W] or [1, W].
 
-    A genome of given weights has all connections. Raises InputError for several genomes, and for weights that are not
-    finite float32 numbers.
-
-    argument: The name of `values` in errors.
+    The genome of given weights has all connections. Raises InputError for several genomes, and for weights that are not
+    finite float32 numbers. argument: the name of `values` in errors.
     """
     if isinstance(values, Genomes):
         if len(values) != 1:
@@ -190,11 +186,11 @@ class Block:
 
     layer: The layer that the matrix feeds. The blocks of one layer are contiguous, so a strategy can swap whole layers.
     source: The number of the vector that the matrix multiplies. Source 0 is the observation, and source l + 1 is the
-        output of layer l. A connection from the same or a later layer (l ≥ layer) is recurrent: it reads the output of
-        the previous step. If the matrix has one row more than the source has nodes, the last row holds the biases.
+        output of layer l. If l ≥ layer, the connections are recurrent: they read the output of the previous step. If
+        the matrix has one row more than the source has nodes, the last row holds the biases.
     span: None if the numbers are weights. If they are coefficients of learning rules, the [rows, columns] of the
-        connections that learn by these rules. A block of one row holds for all rows of the span, and a block of one
-        column for all columns.
+        connections that learn by these rules. If the block has only one row, this row holds for all rows of the span.
+        The same is true for columns.
     name: The name of the matrix in the formulas of its network; by default made of layer and source.
     """
 
@@ -213,12 +209,12 @@ class Block:
 
     @property
     def stop(self) -> int:
-        """End of the block inside a genome."""
+        """The end of the block in a genome."""
         return self.start + self.rows * self.columns
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The [rows, columns] of the connections: the span of learning rules, otherwise of the block itself."""
+        """The [rows, columns] of the connections: the span, or the shape of the matrix if there is no span."""
         return self.span or (self.rows, self.columns)
 
 
@@ -228,21 +224,21 @@ class GenomeLayout(Protocol):
     A layout may also have these attributes:
 
     - `evolves_weights`: False if the weights have no effect and only the mask evolves. The default is True.
-    - `batched_init`: True if `init` also takes `Streams`, and returns a genome for each stream. The genome has the same
-      bits as from a `Stream` of its own. The default is False.
+    - `batched_init`: True if `init` also takes `Streams`, and returns a genome for each stream, with the bits that
+      `init` gives for the `Stream` alone. The default is False.
     """
 
     @property
     def num_weights(self) -> int:
-        """W, the weights of one genome."""
+        """W, the number of weights of a genome."""
 
     @property
     def num_traces(self) -> int:
-        """T, the number of traces after an episode: W if its connections keep Hebbian traces, else 0."""
+        """T, the number of traces after an episode: W if the connections keep Hebbian traces, else 0."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The matrices, in genome order; they tile the genome."""
+        """The matrices of the genome, end to end."""
 
     def init(self, stream: Stream) -> Genomes:
         """Return one initial genome, P = 1."""
@@ -268,7 +264,7 @@ class VectorLayout:
 
     @property
     def num_traces(self) -> int:
-        """T = 0: no network plays, so no connection leaves traces."""
+        """T = 0: there is no network, so there are no traces."""
         return 0
 
     @property
@@ -279,7 +275,7 @@ class VectorLayout:
     batched_init = True  # see `GenomeLayout`; an annotation would make it a field of the data class
 
     def init(self, stream: AnyStream) -> Genomes:
-        """Return one initial genome (P = 1), or one for each of many streams."""
+        """Return one initial genome for each stream."""
         weights = np.float32(self.init_scale) * stream.normal_rows(self.size)
         return Genomes(weights, np.ones(weights.shape, np.bool_))
 
@@ -306,7 +302,7 @@ def describe(genomes: Genomes) -> GenomeDescriptions:
 def candidate_digests(genomes: Genomes) -> UInt8:
     """Return [P, 32]: sha256(weights ‖ mask) of each candidate.
 
-    The weights [W] are little-endian float32. The mask [W] has one byte (0 or 1) per entry.
+    The weights [W] are little-endian float32. The mask [W] has one byte, 0 or 1, for each weight.
     """
     return sha256(genomes.weights, genomes.mask)
 
@@ -316,12 +312,12 @@ def chain_digest(
 ) -> bytes:
     """Return the digest of a generation, which proves this generation and all earlier ones.
 
-    It is sha256(previous ‖ digest of candidate 0 ‖ … ‖ digest of candidate P - 1 ‖ returns ‖ lengths ‖ metrics). Arrays
-    are hashed in C order.
+    The digest is sha256(previous ‖ digest of candidate 0 ‖ … ‖ digest of candidate P - 1 ‖ returns ‖ lengths ‖
+    metrics). Arrays are hashed in C order.
 
     Args:
         previous: The digest of the previous generation; `DIGEST_START` for generation 0.
-        digests: [P, 32], as `candidate_digests` returns them.
+        digests: [P, 32], the result of `candidate_digests`.
         returns: [P, E], hashed as little-endian float64. One quiet NaN replaces every NaN, because CPUs differ in the
             sign of NaN.
         lengths: [P, E], hashed as little-endian int32.
@@ -336,7 +332,7 @@ def chain_digest(
     failed = np.isnan(returns)
     state.update(_canonical(returns))
     state.update(np.asarray(lengths, "<i4").tobytes())
-    # All types are converted to float64, because the run file may store a metric in a wider type than it had here.
+    # Convert all metrics to float64, because the run file may store a metric in a wider type than the type here.
     for name, values in sorted((metrics or {}).items()):
         numbers = np.where(failed, 0.0, values.astype(np.float64))
         state.update(name.encode() + b"\0")

@@ -6,10 +6,10 @@
 | O, A | observation size, action size |
 | W, T | weights of one genome, traces of one episode (W or 0) |
 | B, k | slots in a batch, some of these slots |
-| L | steps of an episode, or all logged steps of several |
-| N, n | a number of items that the docstring names, such as episodes of a batch; some of these items |
+| L | steps of an episode, or all logged steps of several episodes |
+| N, n | items that the docstring names, such as episodes of a batch; some of these items |
 | C | different genomes in a batch of episodes; in the physics, corners of a polygon |
-| K | rows of traces; a genome may have several |
+| K | rows of traces; a genome may have several rows |
 | R | MPI ranks |
 
 A docstring may define further letters.
@@ -40,26 +40,25 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
-    """Raise ValueError unless an array has the given shape and type; TypeError if it is no array.
+    """Raise ValueError unless an array has the given shape and type. Raise TypeError for any other object.
 
     Args:
         array: The array.
         argument: The name of the array in the error.
-        symbols: The shape, one letter or length for each axis, separated by spaces: "P W", "N 4".
+        symbols: The shape: a letter or a length for each axis, separated by spaces, such as "P W" or "N 4".
         dtype: The type.
-        **sizes: The lengths that letters stand for. An axis whose letter is not given may have any length.
+        **sizes: The lengths of letters. An axis with another letter may have any length.
     """
     if not hasattr(array, "ndim"):  # a dataset of a file has the attributes of an array
         raise TypeError(f"{argument}: expected an array, got {type(array).__name__}")
     names = symbols.split()
-    expected_lengths = [int(name) if name.isdigit() else sizes.get(name) for name in names]
-    fits = array.ndim == len(names) and all(
-        expected in (None, length) for expected, length in zip(expected_lengths, array.shape, strict=True)
-    )
+    lengths = [int(name) if name.isdigit() else sizes.get(name) for name in names]
+    fits = array.ndim == len(names)
+    fits = fits and all(length in (None, found) for length, found in zip(lengths, array.shape, strict=True))
     if not fits or array.dtype != dtype:
-        known = zip(names, expected_lengths, strict=True)
-        lengths = ", ".join(f"{name}={length}" for name, length in known if length is not None)
-        expected = f"[{', '.join(names)}] {np.dtype(dtype)}{f' ({lengths})' if lengths else ''}"
+        known = [f"{name}={length}" for name, length in zip(names, lengths, strict=True) if length is not None]
+        where = f" ({', '.join(known)})" if known else ""
+        expected = f"[{', '.join(names)}] {np.dtype(dtype)}{where}"
         raise ValueError(f"{argument}: expected {expected}, got {list(array.shape)} {array.dtype}")
 
 
@@ -71,9 +70,9 @@ def stored_array(
     Args:
         arrays: The checkpoint.
         name: The name of the array.
-        symbols: The shape of the array, spelled as in `check_shape`: "P W".
+        symbols: The shape of the array, as for `check_shape`: "P W".
         dtype: The type of the array.
-        **sizes: The lengths that letters of the shape stand for.
+        **sizes: The lengths of letters, as for `check_shape`.
 
     Raises:
         ValueError: The array is missing, or has another shape or type.
@@ -88,7 +87,7 @@ def stored_array(
 def stored_arrays(
     arrays: Mapping[str, NDArray[Any]], prefix: str, shapes: Mapping[str, tuple[str, DTypeLike]], **sizes: int
 ) -> dict[str, NDArray[Any]]:
-    """Return several arrays of a checkpoint, named without the prefix; see `stored_array`.
+    """Return several arrays of a checkpoint, under their names without the prefix; see `stored_array`.
 
     shapes: the shape and the type of each array, by its name without the prefix.
     """
