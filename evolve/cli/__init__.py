@@ -1,7 +1,7 @@
-"""The commands, and the parts that only a command line needs: options, signals, exit codes.
+"""The commands, and everything that only a command line needs: options, signals, exit codes.
 
 Only the entry points, such as `evolve.run`, import this package. `python -m evolve.run …` and `evolve run …` are the
-same command. Each command has a module of its own; `app` holds their common frame, and `parser` their command lines.
+same command. Each command has a module of its own. `app` starts commands, and `parser` reads their command lines.
 """
 
 import gc
@@ -40,7 +40,7 @@ example: evolve run -e BipedalWalker-v3 -p 64 -g 50 --workers auto"""
 
 
 def start(command: str, argv: list[str] | None = None) -> NoReturn:
-    """Run a command as the program of this process, and exit with its code. argv: by default `sys.argv[1:]`."""
+    """Run a command as the program of this process, and exit with its code. `argv` is `sys.argv[1:]` by default."""
     try:
         here = os.getcwd()
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
 
 
 def imported(*modules: str) -> list[Any]:
-    """Import modules and return them. The garbage collector never scans the imported objects, as they stay alive."""
+    """Import modules and return them. Imported objects stay alive, so the garbage collector never scans them."""
     gc.disable()
     found = [importlib.import_module(module) for module in modules]
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The frame of every command: ranks, signals, broken output, one plain message for each error, the exit code."""
+"""Starts a command on its ranks, handles signals and broken output, prints an error once, and sets the exit code."""
 
 import ctypes
 import errno
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from evolve.rollouts import AnyRollout
 
 _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
-"""Options with which a command plays no episode, so that it needs no workers."""
+"""Options with which a command plays no episode, and thus needs no workers."""
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
 """The commands with the option `--workers`."""
 _CLOSE_SECONDS = 5.0  # for each environment
@@ -39,9 +39,9 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class BestEffortStream:
-    """Drops texts that cannot be written: the work goes on if the reader of the stream has gone or its disk is full.
+    """Drops texts that cannot be written. The work goes on if the reader of the stream has gone, or the disk is full.
 
-    It replaces stderr, and stdout if the results are in a file.
+    It replaces stderr, and also stdout if the results are in a file.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -69,7 +69,7 @@ class BestEffortStream:
 def write_past_mpirun(text: str) -> None:
     """Write a text to the stderr of Open MPI's mpirun, because after Ctrl-C mpirun drops the output of its ranks.
 
-    mpirun also kills its ranks a quarter of a second later. Nothing is written unless Open MPI started this process.
+    Nothing is written unless Open MPI started this process.
     """
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
         return
@@ -90,20 +90,20 @@ def discard(stream: TextIO) -> None:
 
 
 class StopFlag:
-    """Remembers the first signal; the second one has its usual effect, so that a hanging process can be ended."""
+    """Remembers the first signal. The second signal has its usual effect, which ends even a process that hangs."""
 
     def __init__(self) -> None:
         self._first: int | None = None
         self._caught: tuple[int, ...] = ()
         self.stop_message = ""
-        """The message that is printed at once on a signal other than SIGUSR1, as the launcher drops later output."""
+        """The message to print at once on a signal other than SIGUSR1. The launcher drops later output."""
         self._deadline = float("inf")
         self.interrupts = False
         """Whether the first signal interrupts an environment that hangs in this process."""
 
     def install(self) -> None:
         """Catch the signals that ask this process to stop."""
-        # nohup ignores SIGHUP, so that a run outlives its terminal.
+        # nohup makes a process ignore SIGHUP, and a run then outlives its terminal.
         outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         self._caught = tuple(number for number in mpirun.STOPPING if not (outlives and number == signal.SIGHUP))
         for number in self._caught:
@@ -129,12 +129,13 @@ class StopFlag:
         return "the time limit" if time.monotonic() > self._deadline else None
 
     def check(self, where: str = "") -> None:
-        """Raise Stopped if there is a reason to stop. where: a text after the reason: " in step 7"."""
-        if (reason := self.reason()) is not None:
+        """Raise Stopped if there is a reason to stop. where: A text after the reason, such as " in step 7"."""
+        reason = self.reason()
+        if reason is not None:
             raise Stopped(f"stopped by {reason}{where}")
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
-        """Remember the first signal, and restore its usual effect, which also ends native code that hangs."""
+        """Remember the first signal, and restore its usual effect."""
         # The handlers of the other signals stay until the first signal is read. Python reports an error if a signal is
         # pending although its handler has just been removed.
         if self._first is not None:
@@ -159,7 +160,7 @@ def _restore_usual_effect(number: int) -> None:
 
 @dataclass(frozen=True)
 class App:
-    """The transport to the workers, and the stop flag, of a command on rank 0."""
+    """The transport to the workers and the stop flag of a command on rank 0."""
 
     transport: "cluster.Transport"
     stop: StopFlag
@@ -170,41 +171,46 @@ class App:
 
 
 Body = Callable[[App, list[str]], int]
-"""A command: takes the app of rank 0 and the command's arguments, returns its exit code."""
+"""The function of a command. It takes the app of rank 0 and the arguments, and returns the exit code."""
 
 
 def launch(
     name: str, body: Body, argv: list[str] | None = None, work: Callable[[list[str]], Work] | None = None
 ) -> int:
-    """Run a command on every rank and return its exit code: rank 0 runs `body`, the others serve it.
+    """Run a command on every rank, and return its exit code. Rank 0 runs `body`, and the other ranks serve rank 0.
 
-    Rank 0 prints an error once, as one plain message, and always dismisses the workers. Any other failure of a rank
-    ends the job, so that no rank waits forever.
+    Rank 0 prints an error as one plain message, and always dismisses the workers. Any other failure of a rank ends the
+    job, so that no rank waits forever.
 
     Args:
         name: The name of the command.
         body: The function that carries out the command on rank 0.
         argv: The arguments of the command, by default the arguments of this process.
-        work: Returns the amount of work for the arguments; given for commands with the option `--workers`.
+        work: Returns the amount of work for the arguments. Commands with the option `--workers` give it.
     """
     argv = sys.argv[1:] if argv is None else argv
     _open_streams()
-    code = None if work is None else _run_in_ranks(name, argv, work)
-    return _launch_here(name, body, argv, work) if code is None else code
+    if work is not None:
+        code = _run_in_ranks(name, argv, work)
+        if code is not None:
+            return code
+    return _launch_here(name, body, argv, work)
 
 
 def launch_light(name: str, argv: list[str]) -> int | None:
-    """Run a command without importing its module, if possible; return the exit code, None if the module is needed.
+    """Run a command without importing its module, if possible. Return the exit code; None if the module is needed.
 
-    The module imports most of the package, which takes longer than all the rest of a start. A worker rank does not need
-    it, and neither does the process that starts the ranks of `--workers N`.
+    The module imports most of the package, which takes most of the time of a start. A worker rank does not need the
+    module, and neither does the process that starts the ranks of `--workers N`.
     """
     _open_streams()
     asks_for_workers = any(word.startswith("--workers") for word in argv)
     if cluster.launched().rank != 0 and not asks_for_workers:
         imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
         return _launch_here(name, _no_body, argv)
-    return _run_in_ranks(name, argv, None) if asks_for_workers and name in WITH_WORKERS else None
+    if asks_for_workers and name in WITH_WORKERS:
+        return _run_in_ranks(name, argv, None)
+    return None
 
 
 def _no_body(_app: "App", _argv: list[str]) -> int:
@@ -212,7 +218,7 @@ def _no_body(_app: "App", _argv: list[str]) -> int:
 
 
 def _open_streams() -> None:
-    # In this order each stream gets its usual descriptor. A file with descriptor 2 would get the messages of libraries.
+    # In this order each stream gets its usual descriptor. Libraries write their messages to descriptor 2.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:  # closed before this process began
@@ -224,19 +230,19 @@ def _open_streams() -> None:
 
 
 def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work] | None) -> int | None:
-    """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
+    """Run a command in new ranks if `--workers` asks for them. Return the exit code; None if no rank was started.
 
-    Errors are printed: a wrong command line or number of workers, and a missing mpi4py or mpirun.
+    It prints errors, such as a wrong number of workers or a missing mpirun.
 
-    work: Returns the amount of work. Without it, no rank is started for `--workers auto` or 1 worker, because the work
-    decides about them. Then only rank 0 checks the command line.
+    work: Returns the amount of work, which decides about `--workers auto` and 1 worker. If it is None, no rank is
+    started for them, and only rank 0 checks the command line.
     """
     parser = Parser("evolve", "", add_help=False)
     parser.add_workers()
 
     def amount() -> Work:
-        known = Work() if work is None else work(rest)  # also refuses wrong arguments before mpirun starts
-        # For 2 or more workers, rank 0 compares their number with the work and prints the remark, see `_remark`.
+        known = Work() if work is None else work(rest)  # refuses wrong arguments before mpirun starts
+        # For 2 or more workers, rank 0 compares their number with the work, see `_remark`.
         return known if found.workers in ("auto", 1) else Work()
 
     try:
@@ -256,7 +262,7 @@ def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Wor
 
 @contextmanager
 def stdout_for_json(is_json: bool) -> Iterator[None]:
-    """Keep stdout for JSON: environments that print do so on stderr meanwhile. is_json: whether JSON is asked for."""
+    """Keep stdout free for JSON, if `is_json`: within this block, environments print to stderr."""
     if not is_json:
         yield
         return
@@ -302,9 +308,9 @@ def _launch_here(name: str, body: Body, argv: list[str], work: Callable[[list[st
         if not isinstance(error, EvolveError):
             traceback.print_exc()
         elif transport.rank == min(set(range(transport.size)) - transport.gone):
-            _print_error(name, error)  # rank 0 has died: the lowest rank left prints the message
+            _print_error(name, error)  # rank 0 has died, and this is the lowest rank left
         else:
-            transport.leave(1)  # a launcher that is asked twice to abort may hang, or lose the exit code
+            transport.leave(1)  # a launcher may hang, or lose the exit code, if two ranks ask it to abort
         transport.abort(1)
         return 1
 
@@ -312,7 +318,7 @@ def _launch_here(name: str, body: Body, argv: list[str], work: Callable[[list[st
 def _refuse(name: str, error: EvolveError) -> int:
     """Print an error before there is a transport, on rank 0; return the exit code."""
     if cluster.launched().rank != 0:
-        return 0  # a launcher ends the job at the first failure: rank 0's message has to come before it
+        return 0  # a launcher ends the job at the first failure, which must not come before rank 0's message
     _print_error(name, error)
     return mpirun.hand_over(error.exit_code)
 
@@ -331,7 +337,7 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable
         _close_environments()
     if not all_have_left or transport.abandoned:
         sys.stdout.flush()
-        transport.abort(code)  # the result is settled, so remaining ranks need not end by themselves
+        transport.abort(code)  # the command is done, so the remaining ranks may be killed
     transport.leave(code)
     return code
 
@@ -384,17 +390,17 @@ def _print_error(name: str, error: EvolveError) -> None:
 
 
 def ready_rollout(experiment: str) -> "AnyRollout":
-    """Return the rollout of an experiment (TOML text), and exempt the objects so far from garbage collection."""
+    """Return the rollout of an experiment (TOML text), and exempt the present objects from garbage collection."""
     rollout = training.make_rollout(experiment)
     freeze_objects()
     return rollout
 
 
-@cache  # only the first call: at a later one, objects of the last episodes would never be collected
+@cache  # only the first call: a later call would keep the objects of the last episodes forever
 def freeze_objects() -> None:
     """Exempt all present objects from garbage collection.
 
-    Environments make and drop many objects; a scan of all imported modules each time would cost a tenth of a run.
+    Environments make and drop many objects. Each time, a scan of all imported modules would follow: a tenth of a run.
     """
     gc.collect()
     gc.freeze()

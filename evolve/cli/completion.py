@@ -1,7 +1,6 @@
-"""evolve completion: a script by which a shell completes what follows `evolve` at Tab.
+"""evolve completion: print a script by which a shell completes commands and options at Tab.
 
-The script is generated once and starts no process at Tab. (A library that runs the command at each Tab would import
-NumPy and Gymnasium every time.)
+The script starts no process at Tab, because an import of NumPy and Gymnasium at each Tab would take too long.
 """
 
 import argparse
@@ -21,7 +20,7 @@ _CHOICES = {
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     **dict.fromkeys(("workers", "threads", "compute.threads"), ("auto", "2", "4", "8")),
 }
-"""The completions of an option or argument, by its `dest` in argparse. Any number of workers or threads is allowed."""
+"""The completions of an option, by its `dest` in argparse. Any number of workers or threads is allowed."""
 # The `dest` of each option or argument that takes an environment, a directory, or a file.
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory", "tensorboard"}

@@ -1,8 +1,8 @@
-"""evolve contest: machine against machine, on equal work; see `evolve.analysis.contest`.
+"""evolve contest: compare machines on equal work; see `evolve.analysis.contest`.
 
 The command measures this machine, or compares the result files of several machines. A result has a row for each
-measured number of workers, and one for a GPU. New processes measure each row, started by mpirun if there are several
-workers. Under mpirun the command itself measures a single row, on the ranks of its job.
+measured number of workers, and one for a GPU. The command starts new processes for each row, by mpirun if there are
+several workers. Under mpirun, the command itself measures a single row on the ranks of its job.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from evolve.store.disk import check_writable
 from evolve.training.manifest import load_averages, machine_facts
 
 JOB = "--job"
-"""The hidden option of the processes that the command starts to measure a row; its value is the file for the row."""
+"""The hidden option of the processes that measure a row. Its value is the file for the row."""
 _EXCLUDED = {  # for each of these options, the options that it excludes
     "compare": ("size", "workers", "repeats", "backend", "price", "name", "validate", "unverified"),
     "validate": ("workers", "repeats", "price", "name", "output", "unverified"),
@@ -117,7 +117,7 @@ def _check_comparison(found: argparse.Namespace, transport: Transport) -> None:
 
 
 def line(found: ContestFile) -> str:
-    """Return the result in one line, to be quoted: work, score, machine, software, verdict."""
+    """Return the result as one line for quotation: work, score, machine, software, verdict."""
     best, system = found.best, found.system
     repeats = pluralize(len(best.repeats), "repeat")
     spread = f"spread {best.spread:.1%}, {repeats}" if len(best.repeats) > 1 else repeats
@@ -134,7 +134,7 @@ def line(found: ContestFile) -> str:
 
 
 def table(ranked: Sequence[ranking.RankedRow], several: bool, markdown: bool = False) -> str:
-    """Return rows as a table without empty columns. several: whether the rows belong to several machines."""
+    """Return rows as a table without empty columns. several: Whether the rows belong to several machines."""
     rows = [_cells(row) for row in ranked]
     shown = [name for name in rows[0] if any(row[name] for row in rows) and (several or name not in _COMPARING)]
     lines = [shown, *([row[name] for name in shown] for row in rows)]
@@ -149,7 +149,9 @@ def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
     row, interval = ranked.measured, ranked.interval
     few = len(row.repeats) < results.MIN_REPEATS
     repeats = pluralize(len(row.repeats), "repeat")
-    notes = [] if row.agrees else [repeats if few else f"{repeats} do not agree"]
+    remarks = [] if ranked.verdict == results.VALIDATED else [ranked.verdict]
+    if not row.agrees:
+        remarks.append(repeats if few else f"{repeats} do not agree")
     return {
         "machine": sanitize(ranked.machine),
         "played by": sanitize(row.title),
@@ -159,12 +161,12 @@ def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
         "ratio": f"{ranked.ratio:.3f}",
         "95 % interval": "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
         "cost": "" if ranked.price is None else ranked.price.words(row.seconds),
-        "remarks": "; ".join([*([] if ranked.verdict == results.VALIDATED else [ranked.verdict]), *notes]),
+        "remarks": "; ".join(remarks),
     }
 
 
 def summary(found: ContestFile) -> str:
-    """Return the result of one machine: the table, its fastest row by leg and on the benchmark of 2020, and `line`."""
+    """Return the result of one machine: the table, the legs of its fastest row, the benchmark of 2020, and `line`."""
     best = found.best
     # The score is a median of all repeats, so the legs of one repeat would not add up to it.
     by_leg = {leg: results.score([repeat.legs[leg] for repeat in best.repeats]) for leg in found.legs}
@@ -172,7 +174,8 @@ def summary(found: ContestFile) -> str:
     steps = sum(leg.steps for leg in found.legs.values())
     older = ranking.benchmark_2020(found, best)
     lines = [f"{best.title}, by leg: {legs}; {steps:,} steps in all, {duration(best.seconds)}"]
-    lines += [f"{best.title}, {older}"] if older else []
+    if older:
+        lines.append(f"{best.title}, {older}")
     return "\n\n".join([table(ranking.ranked(found.name, found, best), several=False), *lines, line(found)])
 
 
@@ -193,16 +196,20 @@ def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> 
     """Return the numbers of workers and the back ends of the measurements, in order.
 
     Args:
-        workers: The requested numbers of workers; None for 1, 2, 4, … and all cores.
-        chosen: The requested back end; None for the fastest one on the host. If no workers are requested either, there
-            is also a row for the GPU of this machine.
+        workers: The requested numbers of workers. None for 1, 2, 4, … and all cores.
+        chosen: The requested back end. None for the fastest back end of the host. If `workers` is None, too, there is
+            also a row for the GPU of this machine.
         cores: The number of cores that may be used.
 
     Raises:
         InputError: A back end, mpirun or mpi4py is missing.
     """
-    powers = {2**n for n in range(cores.bit_length())} | {cores}
-    counts = sorted({*(workers or ([1] if chosen == "cupy" else powers))})
+    if workers:
+        counts = sorted({*workers})
+    elif chosen == "cupy":
+        counts = [1]
+    else:
+        counts = sorted({cores, *(2**n for n in range(cores.bit_length()))})
     if counts[-1] > 1:
         check_start("--workers")
         mpirun_words(counts[-1])  # raises InputError if there is no mpirun
@@ -213,7 +220,7 @@ def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> 
 
 
 def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str, unverified: bool) -> ContestRow | int:
-    """Measure a row in new processes, which print their progress; return the row, or the exit code of a failed job."""
+    """Measure a row in new processes. Return the row, or the exit code of a job that has failed."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "row.json"
         words = mpirun_words(workers + 1) if workers > 1 else []
@@ -270,16 +277,18 @@ def _rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]
 
 
 def _in_words(planned: list[tuple[int, str]]) -> str:
-    """Return the workers of planned rows in words: "1 worker, 2 workers, a GPU, a GPU with 2 workers"."""
+    """Return the workers of planned rows in words, such as "1 worker, 2 workers, a GPU, a GPU with 2 workers"."""
     words = []
     for n, chosen in planned:
         workers = pluralize(n, "worker")
-        words.append(workers if chosen != "cupy" else "a GPU" if n == 1 else f"a GPU with {workers}")
+        if chosen == "cupy":
+            workers = "a GPU" if n == 1 else f"a GPU with {workers}"
+        words.append(workers)
     return ", ".join(words)
 
 
 def _result_file(app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]) -> ContestFile:
-    """Return the result file of this machine. load: the load averages before the first row."""
+    """Return the result file of this machine. load: The load averages before the first row."""
     facts = machine_facts(app.transport, number_of_cores(), tuple(dict.fromkeys(row.backend for row in rows)))
     found = ContestFile(
         contest=contest.VERSION,

@@ -1,4 +1,4 @@
-"""evolve doctor: what works in this installation, and what is missing."""
+"""evolve doctor: print what works in this installation, and what is missing."""
 
 from functools import partial
 

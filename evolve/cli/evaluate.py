@@ -1,8 +1,8 @@
-"""evolve evaluate: the returns of a run's champion on held-out episodes.
+"""evolve evaluate: play held-out episodes with a run's champion, and print their returns.
 
-Held-out episodes have their own keyed random streams, so a larger evaluation begins with the episodes of a smaller one.
-The run file stores the returns of the final champion, if it plays with its own environment and network. They are not
-stored if the file has this or a larger evaluation, cannot be written, or is being written by another process.
+A larger evaluation begins with the episodes of a smaller one. The run file stores the returns of the final champion, if
+environment and network are unchanged. It does not store them if it has as large an evaluation, cannot be written, or
+is being written by another process.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def _store(file: store.RunFile, evaluated: store.HeldOut) -> None:
 
 
 def _first_difference(before: store.HeldOut, now: store.HeldOut, episodes: int) -> str:
-    """Return the kind of numbers that differ in the first episodes of two evaluations; empty if all are equal."""
+    """Return the name of the numbers that differ in the first episodes of two evaluations; empty if all are equal."""
     pairs = {"returns": (before.returns, now.returns)}
     pairs |= {f"values of the metric {name}": (before.metrics[name], now.metrics[name]) for name in before.metrics}
     equal = {name: equal_numbers(a[:episodes], b[:episodes]).all() for name, (a, b) in pairs.items()}
@@ -77,7 +77,7 @@ def _first_difference(before: store.HeldOut, now: store.HeldOut, episodes: int) 
 
 
 def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeChoice) -> str | None:
-    """Return a note that says why an evaluation is not stored, or None if it is stored.
+    """Return a note about the reason why an evaluation is not stored; None if it is stored.
 
     A run file stores an evaluation of its unchanged final champion. A champion file never changes, so its note is "".
     """
@@ -107,7 +107,7 @@ def _as_text(title: str, evaluated: store.HeldOut) -> str:
 def _as_json(
     run: store.Stored, options: argparse.Namespace, experiment: training.Experiment, evaluated: store.HeldOut
 ) -> str:
-    """Return settings, mean, interval, and the returns and metrics [N] as JSON, with null for failed episodes."""
+    """Return an evaluation as JSON: settings, statistics, and returns and metrics with null for failed episodes."""
     played = np.isfinite(evaluated.returns)
 
     def numbers(values: NDArray[Any]) -> list[Any]:
@@ -116,10 +116,11 @@ def _as_json(
 
     known = evaluated.returns[played]
     config = experiment.config.in_evaluation()
+    chosen = {"connections": options.connections, "cell": options.cell}
     about = {
         "file": str(run.path),
         "generation": run.num_generations - 1 if options.generation is None else options.generation,
-        **{name: value for name in ("connections", "cell") if (value := getattr(options, name)) is not None},
+        **{name: value for name, value in chosen.items() if value is not None},
         "env": config.env.model_dump(mode="json", exclude_none=True),
         "network": config.network.table(),
     }

@@ -1,4 +1,4 @@
-"""evolve export: a run's champion as a file for this or another program, or the run's numbers for other tools."""
+"""evolve export: write a run's champion for this or another program, or the run's numbers for other tools."""
 
 import argparse
 from functools import partial

@@ -1,4 +1,4 @@
-"""evolve info: the contents of run files and champion files, in a few lines each."""
+"""evolve info: print the contents of run files and champion files in a few lines each."""
 
 import sys
 import textwrap
@@ -21,7 +21,7 @@ from evolve.training.manifest import short_revision
 
 
 def describe_file(stored: store.Stored) -> dict[str, str]:
-    """Return the description of a file, a text for each name: experiment, seed, generations, connections, digest …"""
+    """Return the description of a file: texts by names such as "experiment", "seed" or "digest"."""
     config = config_of(stored)
     lines = {"experiment": f"{config.env.id}: {config.network.name} evolved by {config.strategy.name}"}
     if config.start_from is not None:
@@ -86,7 +86,7 @@ def _libraries(manifest: Mapping[str, object]) -> dict[str, str]:
 
 
 def _resumes(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return the generations from which on the run was resumed, in words, with what was different then."""
+    """Return in words the generations at which the run was resumed, with the values that were different then."""
     resumed = manifest.get("resumed")
     if not isinstance(resumed, Mapping):
         return {}
@@ -100,8 +100,8 @@ def layout(description: Mapping[str, str], width: int | None) -> str:
 
     Args:
         description: The names and the texts.
-        width: The characters of a line; None for no limit. A text is wrapped between words. A word is never divided,
-            so that a digest can be copied and found, even if its line becomes longer.
+        width: The characters of a line; None for no limit. Lines break between words. A longer word, such as a digest,
+            is not divided, so that it can be copied and found.
     """
     names = max(map(len, description))
     # textwrap counts the indentation as a part of the line. A text gets 20 columns even on a narrow terminal.

@@ -45,9 +45,9 @@ _say = partial(say, "launch")
 def run_until_complete(job: "Launch") -> int:
     """Start a run, and resume it until it ends by itself; return its exit code.
 
-    The run is resumed if it ended without a decision of rank 0: a rank has died, or a host was lost. It is also stopped
-    and resumed if a lost host is available again. The launcher gives up after three attempts in a row in which no
-    generation was completed and no run ended.
+    The run is resumed if a rank has died or a host was lost. It is also stopped and resumed if a lost host is available
+    again. The launcher gives up after three attempts in a row without progress: no generation was completed, and no run
+    has ended.
     """
     before, futile, is_first = job.progress(), 0, True
     while True:
@@ -59,10 +59,10 @@ def run_until_complete(job: "Launch") -> int:
         if outcome is not None and _is_final(outcome, is_first, job.reclaims_host):
             return outcome.code
         now = generations, ended = job.progress()
-        # Rank 0 on another host cannot hand its exit code over, so the run files have to confirm a success.
+        # Rank 0 on another host cannot hand over its exit code. Then the run files must confirm a success.
         if outcome is not None and not outcome.is_from_rank_0 and outcome.code == 0 and ended == job.runs:
             return 0
-        # Neither number ever falls, so a pair that is not greater has no new generation and no new end.
+        # Neither number of the pair ever falls. So progress makes the pair greater.
         futile = futile + 1 if now <= before and not job.reclaims_host else 0
         cause = "no host answers"
         if outcome is not None:
@@ -89,8 +89,8 @@ def _is_final(outcome: Outcome, is_first: bool, reclaims_host: bool) -> bool:
     """Return whether rank 0 has ended the run with an exit code that no further attempt would change."""
     if not outcome.is_from_rank_0 or outcome.start_again:
         return False
-    # The first attempt has checked the input. If a later attempt exits with the code for wrong input, the run file is
-    # still locked by ranks of an earlier attempt.
+    # The first attempt has checked the input. A later attempt exits with this code if ranks of an earlier attempt have
+    # locked the run file.
     if outcome.code == InputError.exit_code:
         return is_first
     # The launcher itself has stopped the ranks, to start them again with a lost host.
@@ -150,8 +150,12 @@ class Launch:
         )
         self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, number_of_cores() + 1)]
         is_alone = all(host.is_here for host in self._all_hosts)  # then no ssh is called, so none is checked
-        ssh = "ssh" if options.ssh is None else options.ssh
-        self._ssh = [] if self._allocated else ["ssh"] if is_alone else command_words("--ssh", ssh)
+        if self._allocated:
+            self._ssh = []
+        elif is_alone:
+            self._ssh = ["ssh"]
+        else:
+            self._ssh = command_words("--ssh", "ssh" if options.ssh is None else options.ssh)
         if is_alone and not self._allocated:
             slots = sum(host.slots for host in self._all_hosts)
             check_not_too_many("--ranks" if options.ranks else "--hostfile", options.ranks or slots)
@@ -178,8 +182,8 @@ class Launch:
     def _wait_for_old_ranks(self) -> None:
         """Wait until no process has locked a run file, but not for ever.
 
-        Ranks of an earlier launch end when rank 0 has been silent for `silence_seconds`. Slow ones may take longer, so
-        this process waits three times as long.
+        Ranks of an earlier launch end when rank 0 has been silent for `silence_seconds`. A slow rank may take longer,
+        so this process waits three times as long.
         """
         deadline, said = time.monotonic() + 3 * silence_seconds(), False
         while time.monotonic() < deadline and not self.stopping:
@@ -197,7 +201,7 @@ class Launch:
     def start(self, futile: int) -> Outcome | None:
         """Start the ranks, and wait for their end. Return None if no host is available, or if `stopping`.
 
-        futile: The number of preceding attempts in a row without progress.
+        futile: The number of attempts without progress so far.
         """
         self.reclaims_host = False
         hosts = [] if self._allocated else self._available_hosts.choose()
@@ -219,16 +223,17 @@ class Launch:
         return self._supervisor.run(command, env, should_stop=self._should_stop, end_seconds=end_seconds, begin=begin)
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
-        """Return the number of ranks to start on some hosts, by their share of all slots; 0 if it is unknown."""
+        """Return the number of ranks to start on some hosts, by their share of all slots; 0 if unknown."""
         if self._allocated:
             return self._requested_ranks or int(os.environ.get("SLURM_NTASKS") or 0)
-        slots, all_slots = (sum(host.slots for host in some) for some in (hosts, self._all_hosts))
+        slots = sum(host.slots for host in hosts)
+        all_slots = sum(host.slots for host in self._all_hosts)
         return max(2, round((self._requested_ranks or all_slots) * slots / all_slots))
 
     def _should_stop(self) -> bool:
         """Return whether to stop the ranks, because the time limit is over or a lost host is available again.
 
-        `reclaims_host` says afterwards whether a host is the reason.
+        Set `reclaims_host` to whether a host is the reason.
         """
         if self._is_late():
             _say("the time limit is over: the ranks are asked to stop")
@@ -256,7 +261,7 @@ def _run_files(request: Request) -> list[Path]:
 
 
 def _progress(path: Path) -> tuple[int, bool]:
-    """Return the number of generations in a run file, and whether the run has ended; (0, False) if unreadable."""
+    """Return the number of generations in a run file, and whether the run has ended. An unreadable file has none."""
     with suppress(InputError):
         return store.read_progress(path)
     return 0, False

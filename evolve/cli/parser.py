@@ -1,4 +1,4 @@
-"""Command lines: parsing, wording of errors, and suggestions for the next command."""
+"""Parses command lines, words their errors, and suggests the next command."""
 
 import argparse
 import importlib.util
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from evolve.training.stored import GenomeChoice
 
 _KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
-"""The settings of the options whose `dest` in argparse is another name, by this `dest`."""
+"""The setting of each option whose `dest` in argparse is another name than its setting."""
 _WHOLE_SETTINGS = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
     Setting("mode", "rgb_array"): "--video OUT",
 }
-"""The options that replace a setting together with its value."""
+"""The words of a command line that replace a setting together with its value."""
 _LONGEST_LINE = 4000  # characters of a command line or a path in a message
 _MISTAKES = {
     r"argument (-s/--seed): invalid int value: ['\"](.*)['\"]": "whole numbers, such as -s 1 2 3",
@@ -47,16 +47,15 @@ _MISTAKES = {
     r"argument (\S+): expected (?:one|at least one) argument()": "a value, after = if it begins with a dash",
     r"the following arguments are required: (.+)()": "a value",
 }
-"""The messages of argparse as regular expressions, and the expected values in words. The first two groups of an
-expression are the option and the given value, which argparse quotes by `repr`. {1} and {2} are the second and the third
-group."""
+"""The messages of argparse as regular expressions, and the expected values in words. The first group of an expression
+is the option, and the second group is the given value. {1} and {2} are the second and the third group."""
 
 
 def spelled(setting: Setting, command: str = "run") -> str:
     """Return the text of a setting in an error message of a command.
 
-    The option of the command, if it has one, follows the name of a setting: "env.id (-e/--env)". A setting with a value
-    becomes the arguments that set it in a run: "--engine exact" or "--set env.reuse=true".
+    The command's option for the setting follows the name: "env.id (-e/--env)". A setting with a value becomes the
+    arguments that set it in a run: "--engine exact" or "--set env.reuse=true".
     """
     if setting.value is None:
         key = re.sub(r"\.\d+$", "", setting.key)  # seeds.0 is one of the seeds
@@ -66,7 +65,10 @@ def spelled(setting: Setting, command: str = "run") -> str:
         return _WHOLE_SETTINGS[setting]
     value = setting.value if isinstance(setting.value, str) else json.dumps(setting.value)
     flag = flags_of("run").get(setting.key)
-    return sanitize(f"{flag.rpartition('/')[2]} {value}" if flag else f"--set {setting.key}={value}")
+    if flag is None:
+        return sanitize(f"--set {setting.key}={value}")
+    _, _, long_option = flag.rpartition("/")
+    return sanitize(f"{long_option} {value}")
 
 
 def parser_of(command: str) -> "Parser":
@@ -75,7 +77,7 @@ def parser_of(command: str) -> "Parser":
 
 
 def flags_of(command: str) -> dict[str, str]:
-    """Return the options of a command, such as "-e/--env", by the setting (or the `dest`) of each option."""
+    """Return the options of a command, such as "-e/--env", by their settings. An option without one has its `dest`."""
     actions = parser_of(command)._actions if command in COMMANDS else ()
     shown = (action for action in actions if action.help != argparse.SUPPRESS)
     return {_KEYS.get(action.dest, action.dest): "/".join(action.option_strings) for action in shown}
@@ -99,7 +101,7 @@ class Parser(argparse.ArgumentParser):
             prog=name.replace(".", " "),
             # The formatter wraps neither the description nor the examples, which are lines of code.
             description=textwrap.fill(description, max(20, shutil.get_terminal_size().columns - 2)),
-            epilog="\n  ".join([f"example{'s' * (len(examples) > 1)}:", *examples]),
+            epilog="\n  ".join(["examples:" if len(examples) > 1 else "example:", *examples]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
             add_help=add_help,
@@ -108,7 +110,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--version", action="version", version=f"evolve {__version__}", help="print the version")
 
     def error(self, message: str) -> NoReturn:
-        """Raise InputError that names the option. For an unknown option, it suggests one with a similar name."""
+        """Raise InputError that names the option. For an unknown option, suggest an option with a similar name."""
         from evolve.config import nearest  # noqa: PLC0415 - only for errors
 
         for wrong, expected in _MISTAKES.items():
@@ -174,14 +176,14 @@ def number_or_auto(text: str) -> int | str:
 
 
 class Answered(EvolveError):  # noqa: N818 - nothing went wrong
-    """The command line asked for help or the version, which has been printed."""
+    """The command line asked for help or the version, and the parser has printed it."""
 
     exit_code = 0
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes under which a champion plays: other settings of its environment (env) and of its network."""
+    """Changed settings under which a champion plays, of its environment and of its network."""
 
     env: "Table"
     network: "Table"
@@ -196,13 +198,17 @@ class Changes:
 
     def describe(self, own: "EnvOptions") -> str:
         """Return the changes in words. own: The environment of the champion."""
-        where = f" in another environment, {self.env.get('id', own.id)}" if self.env else ""
-        where += f" (engine {self.env['engine']})" if self.env.get("engine", own.engine) != own.engine else ""
-        return where + (f" with {self.settings}" if self.settings else "")
+        words = f" in another environment, {self.env.get('id', own.id)}" if self.env else ""
+        engine = self.env.get("engine", own.engine)
+        if engine != own.engine:
+            words += f" (engine {engine})"
+        if self.settings:
+            words += f" with {self.settings}"
+        return words
 
     @property
     def settings(self) -> str:
-        """The changed settings, without the id of the environment and the engine: "env.kwargs.gravity=12.0"."""
+        """The changed settings, such as "env.kwargs.gravity=12.0", without the id of the environment and the engine."""
         from evolve.config import assignments  # noqa: PLC0415 - see above
 
         env = {key: value for key, value in self.env.items() if key not in ("id", "engine")}
@@ -245,7 +251,7 @@ def file_argument(text: str) -> Path:
 
 
 def command_line(command: str, *words: str | Path) -> str:
-    """Return a line that runs a command: `evolve COMMAND`, or `python -m` if that is not this installation's script."""
+    """Return a line that runs a command: `evolve COMMAND` if `evolve` is this installation, otherwise `python -m`."""
     ours = Path(sys.executable).with_name("evolve")
     found = shutil.which("evolve")
     by_name = found is not None and Path(found) == ours
@@ -264,15 +270,20 @@ def how_to_resume(
 ) -> str:
     """Return the command line that resumes stopped runs with the same number of processes.
 
-    options: Options of the command line that are not settings, so the run file lacks them. overwrite: Whether the
-    command line has the option --overwrite. left: The later runs, whose old files are not replaced yet.
+    Args:
+        runs: The runs of the command line.
+        ranks: The number of ranks of this job.
+        options: The options that a resumed run needs again.
+        overwrite: Whether the command line has the option --overwrite.
+        left: The runs whose old files are not replaced yet.
     """
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
     if len(runs) > 1:
-        # The files of these runs may be of another experiment, which --resume would refuse, or keep as complete.
-        old = f". Remove first what is not yet replaced: {shlex.join(str(run.path) for run in left)}" if left else ""
-        return f"the same command line, {'with --resume in place of --overwrite' if overwrite else 'and --resume'}{old}"
+        line = f"the same command line, {'with --resume in place of --overwrite' if overwrite else 'and --resume'}"
+        if left:  # --resume would refuse an old file of another experiment, and keep a complete one
+            line += f". Remove first what is not yet replaced: {shlex.join(str(run.path) for run in left)}"
+        return line
     workers = supervised_workers()
     if workers is not None:
         return command_line("run", "--resume", runs[0].path, *options, "--workers", str(workers))

@@ -1,4 +1,4 @@
-"""evolve plot: a picture of curves, compared experiments, fronts, an archive, or the network of a champion."""
+"""evolve plot: draw curves, a comparison of experiments, fronts, an archive, or the network of a champion."""
 
 import argparse
 import time
@@ -103,13 +103,14 @@ def _read(files: list[Path], prints_notes: bool = True) -> tuple[list[store.Stor
 def _deduplicated(groups: list[comparison.RunGroup], prints_notes: bool = True) -> list[comparison.RunGroup]:
     """Return groups with one run for each seed. Notes name omitted runs and uneven lengths."""
     deduplicated, notes = comparison.deduplicate_seeds(groups)
-    for note in notes if prints_notes else ():
-        _say(note)
+    if prints_notes:
+        for note in notes:
+            _say(note)
     return deduplicated
 
 
 def _draw_network(app: App, file: Path, which: training.GenomeChoice, traces: bool, output: Path) -> None:
-    """Draw the network of a genome; the strength of a line shows a weight, or a mean trace if `traces`."""
+    """Draw the network of a genome. The width of a line shows a weight, or a mean trace if `traces`."""
     run = store.read_any(file)
     champion, experiment = champion_to_draw(run, which, traces)
     shown = mean_traces(run, experiment, champion, app.coordinator()) if traces else None
@@ -117,7 +118,7 @@ def _draw_network(app: App, file: Path, which: training.GenomeChoice, traces: bo
 
 
 def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFlag) -> None:
-    """Draw run files, or all run files in directories, whenever one changes, until all are complete."""
+    """Draw run files whenever one of them changes, until all are complete. `paths` may be directories."""
     drawn: list[int | None] = []
     waiting = False
     while stop.reason() is None:

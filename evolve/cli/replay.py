@@ -1,6 +1,6 @@
 """evolve replay: play episodes of a run again, in this process alone, and compare them with the log.
 
-The episodes can be filmed, or watched in a window; that does not change them.
+The episodes can be filmed, or watched in a window. The film and the window do not change an episode.
 """
 
 import argparse
@@ -111,9 +111,9 @@ def _compare(
 ) -> str | None:
     """Print the return of an episode, and compare it with the log.
 
-    Return the difference in words; None if there is none, or if nothing was compared.
+    Return the difference in words; None without a difference, and if nothing was compared.
 
-    other: The reason not to compare, in words, if the episode is no episode of the run.
+    other: The reason not to compare; empty if the episode belongs to the run.
     """
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
@@ -161,7 +161,10 @@ def _body(app: App, argv: list[str]) -> int:
     shown, other = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
     # The genome, the engine and the changes, for the titles of a film.
     options.where = f", {episodes[0].which.title}" if episodes[0].which.title else ""
-    options.where += ", in Gymnasium" if other else f", {options.engine} engine" if options.engine else ""
+    if other:
+        options.where += ", in Gymnasium"
+    elif options.engine:
+        options.where += f", {options.engine} engine"
     if changes.settings or "id" in changes.env:
         options.where += f", {changes.settings}" if changes.settings else ""
         other = other or f"an episode{changes.describe(config_of(run).env)}"

@@ -1,7 +1,7 @@
-"""evolve report: write one self-contained HTML page about runs; also the option `--report` of evolve run.
+"""evolve report: write one HTML page about runs that needs no other file. `evolve run --report` does the same.
 
-Unless `--quick` is given, the ranks evaluate champions of each run again, and rank 0 films the best champion
-of each experiment.
+Without `--quick`, the ranks evaluate champions of each run again, and rank 0 films the best champion of each
+experiment.
 """
 
 import os
@@ -84,8 +84,8 @@ def path_for(runs: Sequence[PlannedRun]) -> Path:
 def can_check_later(runs: Sequence[PlannedRun]) -> bool:
     """Return whether `check` can wait until the first generation is complete.
 
-    The check imports libraries, which takes longer than the start of a run. It can wait if the libraries are installed
-    and all environments are exact tasks. Other environments may be unable to draw, so they are checked before a run.
+    The check imports libraries, which takes longer than the start of a run. The check can wait if the libraries are
+    installed and all environments are exact tasks. Other environments may be unable to draw.
     """
     exact = all(run.experiment.config.env.engine == "exact" for run in runs)
     return exact and is_installed(*_LIBRARIES)
@@ -96,15 +96,16 @@ def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
 
     A library may be missing, the path may not be writable, or an environment may be unable to draw.
 
-    dry: whether the command must not write. The path is then not checked, because that check writes a file.
+    dry: Whether the command must not write. The path is then not checked, because that check writes a file.
     """
     environments.draw_without_display()
     html.check_libraries()
     video.check_library()
     if not dry:
         check_path(runs)
-    # Many runs have the same environment, which is drawn once.
-    for env in {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}.values():
+    envs = [run.experiment.config.env for run in runs]
+    distinct = {env.model_dump_json(): env for env in envs}
+    for env in distinct.values():
         environments.check_drawable(env)
 
 

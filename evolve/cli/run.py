@@ -1,4 +1,4 @@
-"""evolve run: evolve an experiment, one seed after another; each seed has its own run file."""
+"""evolve run: evolve an experiment, one seed after another. Each seed has its own run file."""
 
 import argparse
 import math
@@ -54,9 +54,9 @@ class Request(NamedTuple):
         resume: Whether existing runs are resumed.
         overwrite: Whether existing runs are replaced.
         dry_run: Whether the runs are only described.
-        report: Whether to write a report when the runs have ended: a page about all of them, with a film.
+        report: Whether to write a page about all runs when they have ended.
         tensorboard: The directory of event files for TensorBoard, if any.
-        workers: The value of --workers, a number or "auto"; None if it is not given, or has started these ranks.
+        workers: The value of --workers, a number or "auto"; None without the option, and in the ranks that it started.
     """
 
     configs: list[Config]
@@ -70,8 +70,10 @@ class Request(NamedTuple):
 
     def more_options(self) -> list[str]:
         """Return the options that a resumed run needs again, because its file does not have them."""
-        logs = [] if self.tensorboard is None else ["--tensorboard", str(self.tensorboard)]
-        return ["--report"] * self.report + logs
+        options = ["--report"] if self.report else []
+        if self.tensorboard is not None:
+            options += ["--tensorboard", str(self.tensorboard)]
+        return options
 
 
 _say = partial(say, "run")
@@ -124,7 +126,7 @@ def _parser() -> Parser:
 
 
 def load(argv: list[str]) -> Request:
-    """Return the request of a command line. Raises InputError, or Answered after printing the settings if asked to."""
+    """Return the request of a command line. Raises InputError, and `Answered` after printing the settings."""
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("experiment")
@@ -148,8 +150,12 @@ def load(argv: list[str]) -> Request:
     if name and path.suffix != ".toml" and not os.path.exists(path):
         how = "An environment is named with ", Setting("env.id", str(name)), "."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which does not exist", *how)
-    table = resume.experiment_table(file) if file else read_file(path) if name else {}
-    stored = parse(Config, table) if file else None
+    stored = None
+    if file:
+        table = resume.experiment_table(file)
+        stored = parse(Config, table)
+    else:
+        table = read_file(path) if name else {}
     given = [(key, value) for key, value in arguments.items() if value is not None]
     documents.override(table, given + [read_assignment(words) for words in assignments])
     try:
@@ -175,7 +181,7 @@ def _print_settings(configs: list[Config]) -> None:
 
 
 def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
-    """Return the text of a dry run. processes: the processes that would play the episodes, in words."""
+    """Return the text of a dry run. processes: The processes that would play the episodes, in words."""
     lines = ["Dry run: nothing is written."]
     for _, runs in groupby(previews, key=lambda each: id(each.run.experiment)):
         lines += ["", *_describe_experiment(list(runs))]
@@ -222,8 +228,8 @@ def run_all(app: App, request: Request) -> None:
     if not request.dry_run:
         experiments = [_with_backend(experiment) for experiment in experiments]
     runs = plan.plan_runs(experiments, request.file, request.resume)
-    # A strategy checks its settings when it is made, and the checks can depend on the seed. So the strategy of each run
-    # is made once before the first file is created.
+    # A strategy checks its settings when it is made, and the checks can depend on the seed. Each run makes its strategy
+    # once before the first file is created.
     for run in runs:
         run.experiment.strategy(run.seed)
     previews = []
@@ -261,7 +267,7 @@ def run_all(app: App, request: Request) -> None:
 
 
 def _can_film(env: EnvOptions) -> bool:
-    """Return whether an environment can be drawn, as far as it says so. For EnvPool's, Gymnasium's may be drawn."""
+    """Return whether an environment says that it can be drawn. Gymnasium may draw in place of EnvPool."""
     if env.engine == "exact":
         return environments.has_picture(env.id)
     with suppress(InputError):  # the run has succeeded
@@ -270,7 +276,7 @@ def _can_film(env: EnvOptions) -> bool:
 
 
 def _check_tensorboard(request: Request, runs: Sequence[PlannedRun]) -> None:
-    """Raise InputError if no event files can be written: without a library, or in a directory of a run."""
+    """Raise InputError if no event files can be written, because a library is missing or a directory is protected."""
     if request.tensorboard is None:
         return
     tensorboard.check_library("--tensorboard")
@@ -297,19 +303,19 @@ def _processes(app: App, request: Request) -> str:
 
 
 def _replacement_warning(preview: plan.RunPreview) -> str:
-    """Return the warning that a run file will be replaced, so that its generations will be lost."""
+    """Return the warning that a run file will be replaced, and its generations will be lost."""
     stored = preview.stored
     assert stored is not None
     state = "complete" if stored.complete else "not complete"
     best = statistics.number(stored.best_fitness)
     lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {best})"
-    stored_config = config_of(stored)
-    other = "".join(
-        f", of another experiment ({key} is {there!r} in it, and {here!r} here),"
-        for key, here, there in differences(preview.run.experiment.config, stored_config)[:1]
-    )
+    changed = differences(preview.run.experiment.config, config_of(stored))
+    other = ""
+    if changed:
+        key, here, there = changed[0]
+        other = f", of another experiment ({key} is {there!r} in it, and {here!r} here),"
     if stored.header.seed != preview.run.seed:  # the file was renamed
-        other += f"{'' if other else ','} of seed {stored.header.seed},"
+        other = f"{other or ','} of seed {stored.header.seed},"
     return f"{preview.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 
@@ -322,7 +328,8 @@ def _evolve(
 ) -> None:
     """Evolve runs one after another.
 
-    replaced: the paths of run files to replace. after_generation: called after each generation, if given.
+    replaced: The paths of run files to replace.
+    after_generation: Called after each generation, if given.
     """
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
@@ -371,7 +378,7 @@ def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
 
 @contextmanager
 def _explained(file: store.RunFile, command: str) -> Iterator[None]:
-    """Add the number of complete generations and the cure to an error of a run. command: resumes the run."""
+    """Add the number of complete generations and the cure to an error of a run. command: The line that resumes it."""
     try:
         yield
     except Stopped as why:

@@ -1,11 +1,12 @@
 """evolve verify: compare two run files, or test whether this machine repeats the results of one file.
 
-Two run files are compared in all their results. One file, which any machine may have written, is checked by evaluating
-the champion of each generation again, on the episodes by which it was selected. The final champion also plays its
-validation and held-out episodes again; of a champion file, only the held-out ones. All ranks take part. With --full the
-whole run is repeated. With --engine another environment engine plays the episodes. With --published each file is
-compared with the published digest of its experiment and seed, and no episode is played. The verdict names the first
-difference and its cause: see `evolve.verification`.
+Two run files are compared in all their results. For one run file, the champion of each generation plays again the
+episodes by which it was selected. The final champion also plays its validation and held-out episodes again. The
+champion of a champion file plays its held-out episodes again. All ranks take part.
+
+With --full the whole run is repeated. With --engine another environment engine plays the episodes. With --published no
+episode is played: each file is compared with the published digest of its experiment and seed. The verdict names the
+first difference and its cause, see `evolve.verification`.
 """
 
 import argparse
@@ -70,9 +71,9 @@ def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verif
 def _verify_each(
     files: Sequence[store.Stored], verdict_on: Callable[[store.Stored], verification.Verdict], as_json: bool
 ) -> int:
-    """Print the verdict on each file; return 0 if all are equal, 1 if one differs, else 2.
+    """Print the verdict on each file. Return 0 if all are equal, 1 if one differs, and 2 if one cannot be verified.
 
-    A file that cannot be played here, such as one that needs EnvPool, does not keep the others from being verified.
+    A file that cannot be played here, such as one that needs EnvPool, does not stop the verification of the others.
     """
     verdicts: dict[str, verification.Verdict] = {}
     errors: dict[str, object] = {}

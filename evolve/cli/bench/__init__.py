@@ -1,6 +1,6 @@
-"""evolve bench: the speed of the engine as a share of upper bounds, which it measures as well.
+"""evolve bench: measure the speed of the engine as a share of upper bounds, which are measured as well.
 
-A pair is a measurement of bare environments, the upper bound, and then one of the engine. The speed of a machine
+A pair is a measurement of bare environments (the upper bound), and then one of the engine. The speed of a machine
 drifts, so compare the ratios of pairs, not the rates of different pairs.
 """
 
@@ -62,7 +62,7 @@ def _parser() -> Parser:
 
 
 def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
-    """Raise InputError for invalid options, if mpirun is needed but missing, and if mpirun started this process."""
+    """Raise InputError for invalid options, for a missing mpirun, and if mpirun started this process."""
     for name in ("pairs", "generation", "sleep_env"):
         if arguments[name] is not None and arguments[name] < 0:
             raise InputError(f"--{name.replace('_', '-')}", "at least 0", arguments[name])
@@ -87,7 +87,8 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
     table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0, "compute": {"threads": 1}}
     table["generations"] = arguments["generation"] + 1
     keys = ("env.id", "env.engine", "population", "episodes", "network.hidden")
-    for key, value in (_ENVIRONMENT | {key: arguments[key] for key in keys if arguments[key] is not None}).items():
+    given = {key: arguments[key] for key in keys if arguments[key] is not None}
+    for key, value in (_ENVIRONMENT | given).items():
         set_key(table, key, value)
     if arguments["sleep_env"] is not None:
         asleep = {"id": SLEEP, "kwargs": {"seconds": arguments["sleep_env"]}, "reuse": True}
@@ -124,7 +125,7 @@ def _inference_table(rows: list[Row]) -> str:
 
 
 def _engine_table(rows: list[Row]) -> str:
-    """Return a table of microseconds per step of each engine's bare environments, and ratios to the fastest engine."""
+    """Return a table of microseconds per step of bare environments, and ratios to the fastest engine."""
     fastest = rows[0]["microseconds"]  # `engine_rows` sorts them
     lines = [
         (row["engine"], f"{row['microseconds']:.2f}", "" if row is rows[0] else f"{row['microseconds'] / fastest:.1f}")
@@ -178,7 +179,7 @@ def _sweep(
 ) -> dict[int, Any]:
     """Measure the rollouts for each number of ranks, and show a table after each; return their rows."""
     sweep: dict[int, Any] = {}
-    # With --json, what an environment prints does not get into the JSON on stdout, which `measurements` parses.
+    # With --json, environments print to stderr, and only JSON is on stdout.
     words = ["-m", "evolve.bench", *argv, "--json", measurements.MEASURE, str(run)]
     for ranks in arguments["ranks"] or _RANKS:
         if arguments["sleep_env"] is None:

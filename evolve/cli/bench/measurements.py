@@ -1,14 +1,14 @@
 """The measurements of the bench: generations of the training loop, and lower bounds of their time.
 
 `compare` plays a generation by the training loop over MPI, and the same episodes in bare processes. `schedule` compares
-with the sum of sleeping episodes. `timed` measures generations: seconds, processor time of rank 0, bytes moved, and
-idle workers. The lower bounds are the start of the program, one step of the network with NumPy and with the native
-kernel, and one step of the bare environment in every engine.
+the engine with the sum of sleeping episodes. `timed` measures generations. The other lower bounds are the start of the
+program (`startup_seconds`), a step of the network (`network_row`) and a step of bare environments (`engine_rows`).
 """
 
 import gc
 import heapq
 import json
+import math
 import multiprocessing
 import shutil
 import signal
@@ -68,8 +68,7 @@ from evolve.cli.run import main
 sys.exit(main())
 """
 _EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
-"""The number of episodes that each engine plays, if the generation has enough. Fast engines play more, to run long
-enough."""
+"""The number of episodes that each engine plays, if the generation has enough. Faster engines need more episodes."""
 
 
 class TimedCoordinator(Coordinator):
@@ -97,10 +96,10 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
     - steps: The environment steps.
     - returns: The returns of all episodes.
     - seconds: The wall time.
-    - serial_seconds: The wall time outside episodes: ask, tell, digest and file, and the wait for sums of workers.
+    - serial_seconds: The wall time outside episodes, for example in ask, tell, digest and file.
     - cpu_seconds: The processor time of rank 0.
     - bytes: The bytes that rank 0 sent and received.
-    - idle: The share of the time in which each worker was idle; this process, if there are no workers.
+    - idle: The share of the time in which each worker was idle. Without workers, it describes this process.
     """
     transport = app.transport
     while True:
@@ -142,7 +141,7 @@ def _header(experiment: Experiment, seed: int) -> Header:
 
 
 def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
-    """In a process of `figures_of_job`: continue a run by one generation of the training loop; return its figures.
+    """Continue a run by one generation of the training loop, and return its figures. `figures_of_job` starts it.
 
     A generation of another run comes first, as a warm-up.
     """
@@ -164,9 +163,9 @@ def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
 
 
 def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
-    """Start a measurement on some ranks; return the figures that it prints as JSON, and the rate in steps per second.
+    """Start a measurement on some ranks; return the figures that it prints, and the rate in steps per second.
 
-    words: the arguments of Python. Raises RunError if the measurement fails.
+    words: The arguments of Python. Raises RunError if the measurement fails.
     """
     command = [*(mpirun_words(ranks) if ranks > 1 else []), sys.executable, *words]
     done = subprocess.run(command, env=mpirun_environment(), capture_output=True, text=True, check=False)
@@ -181,7 +180,7 @@ def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -
 
     Raises RunError if an episode fails, because a bare environment would fail, too.
 
-    experiment: the experiment of the run with the step limit of this generation, see `with_recorded_limit`.
+    experiment: The experiment of the run with the step limit of this generation, see `with_recorded_limit`.
     """
     config, generation = experiment.config, run.num_generations
     strategy, state = restore(experiment, run)
@@ -204,7 +203,7 @@ def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -
 
 
 _READY: list[Barrier] = []
-"""In a bare process: the barrier at which it waits until all others are ready, too."""
+"""In a bare process, the barrier at which it waits for the other bare processes."""
 
 
 def _begin_bare(ready: Barrier) -> None:
@@ -226,7 +225,7 @@ def _replay_share(share: tuple[EnvOptions, list[Recording]]) -> tuple[int, float
 
 
 class BareProcesses:
-    """N processes that each play a share of the generation in bare environments, on demand."""
+    """N processes. On demand, each of them plays a share of the generation in bare environments."""
 
     def __init__(self, experiment: Experiment, run: Path, processes: int, stop: StopFlag) -> None:
         context = multiprocessing.get_context("spawn")
@@ -237,7 +236,7 @@ class BareProcesses:
             self._shares = self._all_results(partial(_record_share, experiment, run), shares)
 
     def _all_results(self, function: Callable[[Any], Any], shares: Sequence[Any]) -> list[Any]:
-        """Return the results of a function for all shares, one in each process. Raises the first error of a process."""
+        """Return the results of a function for all shares, one in each process. Raises an error of a process."""
         futures = [self._pool.submit(function, share) for share in shares]
         try:
             others = set(futures)
@@ -264,9 +263,9 @@ class BareProcesses:
 def compare(
     experiment: Experiment, words: Sequence[str], run: Path, ranks: int, pairs: int, stop: StopFlag
 ) -> list[dict[str, Any]]:
-    """Measure bare environments, in as many processes as workers, and the engine in turn; return a row for each pair.
+    """Measure bare environments and the engine in turn; return a row for each pair of measurements.
 
-    words: see `figures_of_job`. Raises RunError and Stopped.
+    There are as many bare processes as workers. Raises RunError and Stopped. For `words` see `figures_of_job`.
     """
     rows = []
     with closing(BareProcesses(experiment, run, max(ranks - 1, 1), stop)) as bare:
@@ -280,11 +279,11 @@ def compare(
 
 
 def schedule(words: Sequence[str], ranks: int, pairs: int, stop: StopFlag) -> list[dict[str, Any]]:
-    """Measure the engine on environments that only sleep; the ratio is to workers that never wait.
+    """Measure the engine on environments that only sleep, relative to workers that never wait.
 
-    The return of an episode is the time that it slept, which is the work in seconds. Even a scheduler that costs
-    nothing waits for the last episodes to end: `list_seconds` is the time of Graham's list scheduling (1966) of the
-    same episodes. Raises RunError and Stopped.
+    The return of an episode is the time that it slept. Even a scheduler without cost waits for the last episodes to
+    end: `list_seconds` is the time of Graham's list scheduling (1966) of the same episodes. Raises RunError and
+    Stopped.
     """
     rows = []
     for _ in range(pairs):
@@ -306,7 +305,7 @@ def list_schedule(durations: list[float], workers: int) -> float:
 
 
 def _seconds(words: Sequence[str]) -> tuple[float, float, str]:
-    """Run Python with command-line arguments; return its seconds, the wall-clock time of its start, and its stderr."""
+    """Run Python with command-line arguments. Return its duration, the time of its start, and its stderr."""
     begin, before = time.perf_counter(), time.time()
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -322,7 +321,7 @@ def shortest_run(config: Config) -> Config:
 
 
 def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str, Any]:
-    """Return the seconds of bare Python, `import evolve.cli.run`, and a run up to its first step, and their budgets.
+    """Return the duration of bare Python, of an import, and of a run up to its first step, with budgets.
 
     Args:
         config: The configuration that has the environment, the network and the section `compute` of the run.
@@ -342,7 +341,7 @@ def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str
 
 
 def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
-    """Return functions that step a batch of `slots` initial networks once: with NumPy and, if built, natively."""
+    """Return functions that step a batch of `slots` initial networks once, with NumPy and with the native kernel."""
     genomes = concatenate(*(network.init(Stream(0, Purpose.INIT, 0, slot)) for slot in range(slots)))
     uniform = Stream(0, Purpose.EPISODE).uniform(slots, network.observation_size)
     observations = (2 * uniform - 1).astype(np.float32)
@@ -375,11 +374,11 @@ def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 
 
 
 def engine_rows(experiment: Experiment, path: Path) -> list[dict[str, Any]]:
-    """Return a row for each engine: its name, steps, and microseconds of CPU time per step; the fastest comes first.
+    """Return a row for each engine, the fastest first: its name, its steps, and microseconds of CPU time per step.
 
     Networks first play episodes of the next generation of a run in the engine, and their outputs are recorded. Then the
-    engine replays these outputs, so the time of networks is not measured. An engine without the environment has no row;
-    neither has the exact engine without native kernels.
+    engine replays these outputs, so the time of networks is not measured. An engine that lacks the environment has no
+    row, and neither has the exact engine without native kernels.
     """
     run = read(path)
     found = []
@@ -393,8 +392,7 @@ def engine_rows(experiment: Experiment, path: Path) -> list[dict[str, Any]]:
         except InputError:
             continue
         other = with_recorded_limit(other, run.records, run.num_generations)
-        # At least as many candidates as give `_EPISODES`: the division is rounded up.
-        candidates = range(min(config.population, -(-_EPISODES[engine] // config.episodes)))
+        candidates = range(min(config.population, math.ceil(_EPISODES[engine] / config.episodes)))
         recorded = record_episodes(other, run, candidates)
         steps, seconds = environments.replay(other.config.env, recorded, time.process_time)
         found.append({"engine": engine, "steps": steps, "microseconds": seconds / steps * 1e6})
