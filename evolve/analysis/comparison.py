@@ -422,10 +422,8 @@ def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, 
     row = _unranked(group, _held_out_mean, _range(group.runs, evaluated=True))
     if not len(row.scores):
         return None
-    interval = row.interval
-    evaluation = evaluation_of(group.runs[0])
-    if len(group.runs) == 1 and evaluation is not None:
-        interval = evaluation.interval
+    alone = evaluation_of(group.runs[0]) if len(group.runs) == 1 else None
+    interval = row.interval if alone is None else alone.interval
     return row.mean, interval, len(row.scores)
 
 
@@ -455,13 +453,10 @@ def _missing(runs: Sequence[StoredRun]) -> str:
         path = sanitize(str(run.path))
         if run.held_out is None:
             not_evaluated.append(path)
-            continue
-        returns = run.held_out.returns
-        failed = np.count_nonzero(np.isnan(returns))
-        if np.isnan(_held_out_mean(run)):
+        elif np.isnan(_held_out_mean(run)):
             all_failed.append(path)
-        elif failed:
-            some_failed.append(f"{path} ({failed} of {len(returns)})")
+        elif failed := np.count_nonzero(np.isnan(run.held_out.returns)):
+            some_failed.append(f"{path} ({failed} of {len(run.held_out.returns)})")
     notes = []
     if all_failed:
         notes.append(f"Every held-out episode failed: {', '.join(all_failed)}.")

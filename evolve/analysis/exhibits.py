@@ -1,7 +1,7 @@
-"""Pictures, films and pages of runs: objects that a notebook shows, and that a script saves.
+"""Pictures, films and pages of runs. A notebook shows these objects, and a script saves them.
 
-They belong to the Python interface. The packages `figures`, `video` and `html` draw; matplotlib, PyAV and Jinja2 are
-imported when an exhibit is made.
+They belong to the Python interface. The packages `figures`, `video` and `html` draw. They import matplotlib, PyAV and
+Jinja2 when an exhibit is made.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ _PAGE_HEIGHT = 640  # pixels
 
 
 class Exhibit:
-    """Base of the objects that a notebook shows. In a script of several ranks, only rank 0 saves them."""
+    """The base of the objects that a notebook shows. In a script of several ranks, only rank 0 saves them."""
 
     formats: Sequence[str]
     """The endings that a file name may have."""
@@ -44,7 +44,7 @@ class Exhibit:
     def save(self, path: str | Path) -> Path:
         """Write a file in the format of its ending; return its path.
 
-        Raises InputError if that fails, and EpisodeError if a film plays its episodes again for a GIF, and one fails.
+        Raises InputError if that fails. A GIF plays the episodes of a film again, and raises EpisodeError if one fails.
         """
         path = check_path("path", path)
         if all_ranks().rank == 0:
@@ -75,9 +75,9 @@ class Picture(Exhibit):
         """The figure of matplotlib."""
 
     def _repr_mimebundle_(self, **_types: Any) -> tuple[dict[str, bytes], dict[str, dict[str, int]]]:
-        """Return the picture, and the size to show it at, for a notebook of Jupyter or marimo.
+        """Return the picture and its size on the page for a notebook of Jupyter or marimo.
 
-        The picture has more pixels than this size, so that it is sharp on a screen of high resolution.
+        The picture has more pixels than that. It is sharp on a screen of high resolution, too.
         """
         width, height = (round(inches * _PIXELS_PER_INCH) for inches in self.figure.get_size_inches())
         png = figures.to_bytes(self.figure, "png")
@@ -95,7 +95,7 @@ class Film(Exhibit):
         mp4: The film.
         jpeg: A still.
         size: Its width and height in pixels.
-        make: Films the same episodes again, into a file of another format. None on the ranks that save nothing.
+        make: Films the same episodes again, into a file of another format. None on all ranks but rank 0.
     """
 
     formats = tuple(video.FORMATS)
@@ -118,7 +118,7 @@ class Film(Exhibit):
     def _repr_html_(self) -> str:
         width, height = self._size
         style = f"width:{width}px;max-width:100%;height:auto;aspect-ratio:{width}/{height}"
-        film, still = (html.data_url(*each) for each in (("video/mp4", self._mp4), ("image/jpeg", self._jpeg)))
+        film, still = html.data_url("video/mp4", self._mp4), html.data_url("image/jpeg", self._jpeg)
         return (
             f'<video controls loop muted playsinline width="{width}" height="{height}" style="{style}" '
             f'poster="{still}" src="{film}"></video>'
@@ -153,9 +153,10 @@ class Page(Exhibit):
 
 
 def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
-    """Return the curves of runs; of several runs with one seed, the longest.
+    """Return the curves of runs. Of several runs with one seed, only the longest is drawn.
 
-    over: the x axis, a key of `figures.AXES`. load: whether to draw the load of workers.
+    over: The x axis, a key of `figures.AXES`.
+    load: Whether to draw the load of workers.
 
     Raises InputError for an unknown axis or without matplotlib, and RunError if no run has a complete generation.
     """
@@ -175,7 +176,7 @@ def plot_network(run: Stored, ranks: Collective, which: GenomeChoice, traces: bo
         traces: Whether to draw the mean traces of its connections instead of their weights.
 
     Raises:
-        InputError: There is no such champion, its network leaves no traces, or matplotlib is missing.
+        InputError: The champion or its traces do not exist, or matplotlib is missing.
         RunError: The run has no complete generation.
     """
     champion, experiment = champion_to_draw(run, which, traces)
@@ -202,14 +203,13 @@ def film(
         run: The run.
         experiment: Its experiment, or the same with changes.
         genomes: The genomes, such as the best candidates of several generations.
-        episode: The number of the episode. None: a final champion plays the held-out episode of median return, and
-            other genomes play episode 0.
-        seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
+        episode: The number of the episode. If it is None, a final champion plays the held-out episode of median return,
+            and other genomes play episode 0.
+        seconds: The longest duration of an episode. A longer episode is shown at a higher speed.
         changes: The changed settings of the environment and the network, in words.
 
     Raises:
-        InputError: An argument is wrong, the environment cannot be drawn, a library is missing, or the run lacks a
-            generation or an episode.
+        InputError: An argument is wrong, the environment cannot be drawn, or a library is missing.
         RunError: The run has no complete generation.
         EpisodeError: An episode fails.
     """
@@ -239,7 +239,7 @@ def film(
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
         subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
-        # The titles of several champions share one line, so they leave out an episode that the caller did not choose.
+        # The titles of several champions share one line. They leave out an episode that the caller did not choose.
         about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
     mp4, jpeg, size, results = video.film_in_memory(subjects, seconds)
@@ -249,7 +249,7 @@ def film(
 
 
 def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
-    """Return the report of runs. ranks: the ranks, which play episodes unless `quick` is True.
+    """Return the report of runs. The ranks play episodes unless `quick` is True.
 
     Raises InputError if `quick` is no boolean or a library is missing, and RunError without a complete generation.
     """

@@ -1,4 +1,4 @@
-"""The generations and the evaluations of a run: as objects, as columns of a table, and as bytes for other ranks."""
+"""The generations and the evaluations of a run as Python objects, as columns of a table, and as bytes."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from evolve.store import Record, Stored, StoredRun, disk
 
 
 def pack(**values: Any) -> bytes:
-    """Return arrays, numbers, texts, bytes and dictionaries of arrays as bytes; a value of None is left out."""
+    """Return values as bytes: arrays, numbers, texts, bytes, and dictionaries of arrays. None is left out."""
     arrays: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -24,13 +24,13 @@ def pack(**values: Any) -> bytes:
         elif value is not None:  # an array of bytes would lose zeros at their end
             arrays[name] = np.void(value) if isinstance(value, bytes) else value
     buffer = io.BytesIO()
-    # No `allow_pickle`: NumPy before 2.2 would store it as an array. `unpack` refuses pickled objects anyway.
+    # `savez` has no `allow_pickle` before NumPy 2.2. `unpack` refuses pickled objects anyway.
     np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """Return the values that were given to `pack`, by name; None and empty dictionaries are missing."""
+    """Return the values that `pack` packed, by name. Values of None and empty dictionaries are missing."""
     values: dict[str, Any] = {}
     with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
         for path, array in arrays.items():
@@ -52,7 +52,7 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         held_out[-1] = _spread(run.held_out.returns)
         failed[-1] = float(np.isnan(run.held_out.returns).sum())
     # The champion after generation g is validated when g + 1 generations are complete.
-    validation = [_spread(run.validations[g + 1]) if g + 1 in run.validations else empty for g in range(len(records))]
+    validation = [_spread(run.validations.get(g + 1, np.zeros(0))) for g in range(len(records))]
     return {
         "generation": list(range(len(records))),
         "best_fitness": [float(record.champion_fitness) for record in records],
@@ -80,7 +80,7 @@ def median_connections(run: StoredRun) -> list[float]:
 
 
 def idle_shares(run: StoredRun) -> Float64:
-    """Return [G, workers]: the share of each generation for which each worker was idle, in %; NaN if it was absent."""
+    """Return the share of each generation in which each worker was idle, in %, [G, workers]; NaN if it was absent."""
     busy = np.array([record.busy_seconds / (record.seconds or np.nan) for record in run.records])
     idle = 100 * (1 - np.minimum(busy, 1))
     # Of several ranks, rank 0 is the coordinator and not a worker.
@@ -88,12 +88,13 @@ def idle_shares(run: StoredRun) -> Float64:
 
 
 def mean_idle_shares(run: StoredRun) -> list[float]:
-    """Return the mean of `idle_shares` over the workers present in each generation, in %; 0 if no worker was."""
-    return np.ma.masked_invalid(idle_shares(run)).mean(axis=1).filled(0).tolist()
+    """Return the mean of `idle_shares` over the workers of each generation, in %; 0 if no worker was present."""
+    known = np.ma.masked_invalid(idle_shares(run))
+    return known.mean(axis=1).filled(0).tolist()
 
 
 def _spread(sample: Float64) -> dict[str, float]:
-    """Return mean, standard deviation, quartiles and median of the finite values; NaN if there are too few values."""
+    """Return statistics of the finite values by name; NaN if there are too few values."""
     return {
         "mean": statistics.mean(sample),
         "std": statistics.deviation(sample),
@@ -104,7 +105,7 @@ def _spread(sample: Float64) -> dict[str, float]:
 
 
 def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
-    """Return two columns for each metric: the mean over the best candidate's episodes, and over all candidates."""
+    """Return two columns for each metric: the mean of the best candidate's episodes, and of all episodes."""
     columns = {}
     for name in records[0].metrics if records else ():
         played = [np.where(np.isnan(record.returns), np.nan, record.metrics[name]) for record in records]
@@ -126,7 +127,7 @@ def write_csv(run: StoredRun, path: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Generation:
-    """A complete generation: its number, from 0 on, and its record in the run file."""
+    """A complete generation. `number` counts from 0, and `record` is its part of the run file."""
 
     number: int
     record: Record
@@ -157,7 +158,7 @@ class Generation:
 
     @property
     def metrics(self) -> Mapping[str, NDArray[Any]]:
-        """The metrics of `env.metrics` by name, [P, E] each: bool, int64 or float64.
+        """The metrics of `env.metrics` by name, as arrays [P, E] of bool, int64 or float64.
 
         An episode that failed or was not played has False, 0 or NaN.
         """
@@ -179,7 +180,7 @@ class Generation:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A champion on N held-out episodes: their returns, environment seeds, and metrics by name, [N] each."""
+    """An evaluation of a champion on N held-out episodes. All arrays are [N]."""
 
     returns: Float64
     seeds: Int64
@@ -195,9 +196,11 @@ class Evaluation:
         """Return whether both have the same returns, seeds and metrics; a failed episode equals another one."""
         if not isinstance(other, Evaluation):
             return NotImplemented
-        # A metric may have any name, such as "seeds", so the other arrays have numbers.
-        ours, theirs = ({0: each.returns, 1: each.seeds, **each.metrics} for each in (self, other))
-        return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name], True) for name in ours)
+        if self.metrics.keys() != other.metrics.keys():
+            return False
+        pairs = [(self.returns, other.returns), (self.seeds, other.seeds)]
+        pairs += [(values, other.metrics[name]) for name, values in self.metrics.items()]
+        return all(np.array_equal(ours, theirs, equal_nan=True) for ours, theirs in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -208,10 +211,7 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the mean: Student's t, cut at a best or worst return that several episodes share.
-
-        None for fewer than two returns.
-        """
+        """The 95 % interval of the mean, see `interval_of_returns`; None for fewer than two returns."""
         return statistics.interval_of_returns(self.returns)
 
     @property

@@ -1,6 +1,6 @@
 """Finds out which parts of this installation work: MPI, kernels, cores, engines, a GPU, and extras.
 
-A part that may crash or hang, such as a launcher or a driver, is tried in a process of its own with a time limit.
+Parts that may crash or hang, such as launchers and drivers, are tried in processes with a time limit.
 """
 
 import json

@@ -36,8 +36,7 @@ class Policy:
     Args:
         experiment: The experiment of the genome.
         genome: A genome, or the weights [W] of a genome without absent connections.
-        normalizer: [2, O], the mean of observations and the factor for the difference from the mean; None if
-            observations are not normalized.
+        normalizer: [2, O], a mean to subtract from observations and a factor to multiply. None without normalization.
         origin: The origin of the genome in words, for the heads of exported files.
 
     Raises:
@@ -261,8 +260,7 @@ class Policy:
         The ending of the name selects the format. `.c` is one C file, and `.json` has all numbers. `.onnx` and `.pt2`
         (a program of `torch.export`) take networks with weights that do not change within an episode.
 
-        Raises InputError if the name has another ending, the network does not fit the format, the library of the format
-        is missing, or the file cannot be written.
+        Raises InputError if the network does not fit the format, a library is missing, or the file cannot be written.
         """
         return export_policy(self, check_path("path", path))
 

@@ -371,11 +371,7 @@ class Run(_EvolvedFile):
 
         other: A run, or the path of a run file.
         """
-        if isinstance(other, Run):
-            theirs = other._stored
-        else:
-            path = check_path("other", other)
-            theirs = read(one_run_file(path))
+        theirs = other._stored if isinstance(other, Run) else read(one_run_file(check_path("other", other)))
         check_begun("there is nothing to compare", self._stored, theirs)
         return verification.compare(self._stored, theirs)
 

@@ -153,7 +153,7 @@ def evolve_here(
 
 
 def _with_time_limit(reason: Callable[[], str | None], limit: str | None) -> Callable[[], str | None]:
-    """Return a function that returns the reason to stop, if any, also after a time limit, which begins now."""
+    """Return the function `reason`, extended by a time limit as a reason to stop. The time begins now."""
     if limit is None:
         return reason
     deadline = time.monotonic() + seconds(limit)
@@ -275,7 +275,7 @@ def _answer(work: ScriptWork, ranks: Collective, link: Link, coordinator: Coordi
 
 
 def _evolve_for_script(ranks: Collective, link: Link, request: Mapping[str, Any], coordinator: Coordinator) -> bytes:
-    """Evolve the run that a script asks for, on rank 0, and send the script the generations that it wants."""
+    """Evolve the run that a script asks for, and send the script the generations that it wants. Rank 0 calls it."""
     start = link.receive()
     if start is None:
         raise Stopped(_SCRIPT_ENDED)

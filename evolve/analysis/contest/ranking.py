@@ -40,7 +40,8 @@ class RankedRow:
         machine: The unique name of its machine.
         measured: The measurement.
         verdict: The verdict on its file, by `ContestFile.assess`.
-        speedup: The time of one worker of the machine, divided by the time of this row; None if that time is missing.
+        speedup: The time of one worker of the machine, divided by the time of this row. None if one worker was not
+            timed.
         price: The price of an hour of its machine, if it was given.
         ratio: The geometric mean of the times of its repeats, divided by the geometric mean of the reference. The
             reference is the fastest row of the first machine.
@@ -114,9 +115,9 @@ def _distinct(names: Sequence[str]) -> list[str]:
     for name in names:
         if names.count(name) == 1:
             found.append(name)
-            continue
-        numbered = (f"{name} #{number}" for number in itertools.count(1))
-        found.append(next(each for each in numbered if each not in (*names, *found)))
+        else:
+            numbered = (f"{name} #{number}" for number in itertools.count(1))
+            found.append(next(each for each in numbered if each not in (*names, *found)))
     return found
 
 

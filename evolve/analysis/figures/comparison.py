@@ -181,10 +181,8 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
         # A damaged run file may hold NaN, or no time at all, but an axis needs a length.
         total = float(np.nan_to_num([record.seconds for record in run.records]).sum()) or 1.0
         few = len(ranks) <= _MOST_NAMED
-        if few:
-            _load_rows(panel, ranks, total)
-        else:
-            _load_columns(panel, ranks, total)
+        draw = _load_rows if few else _load_columns
+        draw(panel, ranks, total)
         if len(runs) > 1:
             panel.set_title(name)
         if panel is panels[-1] or not few:

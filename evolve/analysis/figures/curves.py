@@ -46,12 +46,12 @@ _MAX_LINES = 4  # workers drawn as lines; more workers are drawn as a heat map
 
 @dataclass(frozen=True)
 class Facet:
-    """The groups of one environment, a line style for each group, the kinds of the panels, and the x axis."""
+    """The groups of one environment, the kinds of their panels, the x axis, and the line styles by names of groups."""
 
-    groups: tuple[RunGroup, ...]
-    styles: tuple[LineStyle, ...]
-    kinds: tuple[str, ...]
+    groups: Sequence[RunGroup]
+    kinds: Sequence[str]
     axis: str
+    styles: Mapping[str, LineStyle]
 
     @property
     def title(self) -> str:
@@ -92,7 +92,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         axis = "seconds"
     # Groups of one name have one style, in all environments.
     names = dict.fromkeys(group.name for group in groups)
-    styles: dict[str, LineStyle] = {name: style.line_style(n) for n, name in enumerate(names)}
+    styles = {name: style.line_style(n) for n, name in enumerate(names)}
     facets = []
     for in_env in comparison.by_environment(groups):
         kinds = ["fitness"]
@@ -100,7 +100,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
             kinds.append("connections")
         if load:
             kinds += ["throughput", "idle"]
-        facets.append(Facet(tuple(in_env), tuple(styles[group.name] for group in in_env), tuple(kinds), axis))
+        facets.append(Facet(in_env, kinds, axis, styles))
     stacked = load or len(facets) == 1
     scale = 0.8 if len(facets) > 1 else 1.0
     usual = {kind: scale * height if stacked else _FACET_HEIGHT for kind, height in _HEIGHTS.items()}
@@ -287,7 +287,8 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
 
     The main line is the series that `_fitness_series` chooses, best or mean. The other series is dashed.
     """
-    (group,), (line_style,) = facet.groups, facet.styles
+    (group,) = facet.groups
+    line_style = facet.styles[group.name]
     x = facet.x(group)
     seeds = len(group.runs)
     main = _fitness_series(group)
@@ -320,7 +321,8 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
 
 def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
     """Draw the connections of the best and of the median candidate of one group; return the labels."""
-    (group,), (line_style,) = facet.groups, facet.styles
+    (group,) = facet.groups
+    line_style = facet.styles[group.name]
     x = facet.x(group)
     best = _quartiles(group, generations.best_connections)
     _, middle, _ = _quartiles(group, generations.median_connections)
@@ -342,7 +344,8 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     if crowded:  # dashes already tell lines of one colour apart
         dashes = [{}] * len(dashes)
     labels = []
-    for group, summary, line_style, dash in zip(facet.groups, summaries, facet.styles, dashes, strict=True):
+    for group, summary, dash in zip(facet.groups, summaries, dashes, strict=True):
+        line_style = facet.styles[group.name]
         x = facet.x(group)
         if dash:  # join the dashes by a thin line
             panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
@@ -391,7 +394,7 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     """
     across = panel.get_xaxis_transform()  # x in data, y as a share of the panel's height
     has_triangles = False
-    for group, line_style in zip(facet.groups, facet.styles, strict=True):
+    for group in facet.groups:
         x = facet.x(group)
         # A search begins between two points of the curve.
         middle = (x[1:] + x[:-1]) / 2
@@ -407,7 +410,7 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
             panel.text(middle[first - 1], 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
         others = {first for first, _ in set.union(*found) - named if first < len(x)}
         for first in sorted(others):
-            how = {"color": line_style["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
+            how = {"color": facet.styles[group.name]["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
             panel.plot(middle[first - 1], 0.025, "^", **how)
             has_triangles = True
     if not has_triangles:

@@ -67,14 +67,13 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
     """
     left = {group.label: remaining for group, remaining in zip(groups, connections, strict=True)}
     lines = []
-    for compared in comparison.by_environment(groups):
+    environments = comparison.by_environment(groups)
+    for compared in environments:
         group = compared[0]
         result = _compared_result(compared) if len(compared) > 1 else _single_result(group, left[group.label])
         lines.append(sanitize(result, _MAX_LINE))
-    repeats = _repetition_sentence(summaries)
-    if len(lines) == 1:
-        return [" ".join([lines[0], *repeats])]
-    return [*lines, *repeats]
+    lines += _repetition_sentence(summaries)
+    return [" ".join(lines)] if len(environments) == 1 else lines
 
 
 def _single_result(group: RunGroup, connections: str) -> str:

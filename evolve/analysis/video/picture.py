@@ -114,11 +114,9 @@ class NetworkPanel:
         for row, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
             has_room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT - 0.7
             longest = max(self._name_font.getlength(names[neuron]) for neuron in row)
-            self._named.append(has_room and longest < _WIDEST_NAME * width)
-            if self._named[-1]:
-                margins.append(longest + 1.9 * self._text_size)
-            else:
-                margins.append(1.4 * self._text_size)
+            is_named = has_room and longest < _WIDEST_NAME * width
+            self._named.append(is_named)
+            margins.append(longest + 1.9 * self._text_size if is_named else 1.4 * self._text_size)
         self._left, self._right = margins[0], width - margins[1]
         self._last_layer = len(places) - 1
 
