@@ -385,7 +385,7 @@ def test_every_setting_is_described():
 
 
 def test_every_network_and_strategy_is_described():
-    table = rows("networks.md", "network | what it is | after | evolves | learns in an episode | traces | hidden")
+    table = rows("networks.md", "network | what it is | source | evolves | learns in an episode | traces | hidden")
     assert [names(row[0])[0] for row in table] == list(NETWORKS)
     for row in table:
         (name,) = names(row[0])
@@ -393,7 +393,7 @@ def test_every_network_and_strategy_is_described():
         made = evolve.networks.make({"name": name}, 3, 2)
         assert (row[3] == "mask") == (not getattr(made, "evolves_weights", True))
         assert (row[5] == "yes") == (made.num_traces > 0)
-    table = rows("strategies.md", "strategy | what it does | after | its champion")
+    table = rows("strategies.md", "strategy | what it does | source | its champion")
     assert sorted(names(row[0])[0] for row in table) == sorted(STRATEGIES)
     assert all(portable({"name": name}) for name in STRATEGIES)  # as the page says
 
