@@ -1,8 +1,9 @@
-"""Experiments as validated, immutable settings, made in Python or read from TOML; `to_toml` writes all of them.
+"""Experiments as validated, immutable settings, made in Python or read from TOML.
 
-`Config` is one experiment; `parse(Config, table)` validates a table. Each of the sections `[network]` and `[strategy]`
-becomes a `Choice`: a name and options, which a registry of the package `networks` or `strategies` validates. The
-settings in `settings.RUNTIME_KEYS` cannot change a fitness, so they may differ when a run is resumed or verified.
+`Config` is one experiment. `parse(Config, table)` validates a table, and `Config.to_toml` writes all settings. Each of
+the sections `[network]` and `[strategy]` becomes a `Choice`: a name and options. A registry of the package `networks`
+or `strategies` validates it. The settings in `settings.RUNTIME_KEYS` cannot change a fitness, so they may differ when a
+run is resumed or verified.
 """
 
 from evolve.config.descriptions import annotated_toml, descriptions

@@ -1,4 +1,4 @@
-"""Descriptions of settings: the meaning, default and limits of each setting, and an experiment as commented TOML.
+"""Describes settings, by their meaning, default and limits, and writes an experiment as TOML with comments.
 
 The meaning of a setting is the docstring below it in its model.
 """
@@ -22,12 +22,12 @@ from evolve.config.registry import Choice
 from evolve.config.settings import Config
 
 _TYPE_LIMIT = 2**31
-"""Limits from this number on are limits of integer types, such as int32, and are not shown."""
+"""This limit, and any larger one, is the limit of an integer type such as int32, and is not shown."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """A setting: its name, its default as TOML (empty if it has none), the allowed values, and its meaning."""
+    """The name of a setting, its default as TOML (empty without one), its allowed values, and its meaning."""
 
     name: str
     default: str
@@ -36,7 +36,7 @@ class Description:
 
 
 def descriptions(model: type[Options]) -> list[Description]:
-    """Return the settings of a model in their order, without the settings that are tables of their own."""
+    """Return the settings of a model in their order, without its sections."""
     return [
         _describe(model, name)
         for name, field in model.model_fields.items()
@@ -46,37 +46,36 @@ def descriptions(model: type[Options]) -> list[Description]:
 
 def _describe(model: type[Options], name: str) -> Description:
     field = model.model_fields[name]
-    # A required setting has no default, and the default of a factory may be another one each time.
+    # A required setting has no default, and neither has a setting with a factory.
     default = "" if field.default in (None, PydanticUndefined) else json.dumps(field.default)
     # The docstring of a setting is in the model, or in the base class that declares the setting.
-    meaning = next((_docstrings(kind)[name] for kind in model.__mro__ if name in _docstrings(kind)), "")
+    meaning = next((found[name] for found in map(_docstrings, model.__mro__) if name in found), "")
     return Description(name, default, _allowed(field.annotation, field.metadata), meaning)
 
 
 @cache
 def _docstrings(kind: type) -> dict[str, str]:
     """Return the docstrings below the annotated names of a class, by name; empty if its source is not available."""
-    # Pydantic can read the docstrings, too, but only when a model is defined. That would make each import of evolve
-    # slower by a fifth, and most commands show no descriptions.
+    # Pydantic can read the docstrings, too, but does so when a model is defined. Each import of evolve would take a
+    # fifth longer, and most commands show no descriptions.
     try:
         source = textwrap.dedent(inspect.getsource(kind))
     except (OSError, TypeError):  # a class that is implemented in C, or was typed at the prompt
         return {}
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)
-    return {
-        setting.target.id: " ".join(text.split())
-        for setting, below in pairwise(definition.body)
-        if isinstance(setting, ast.AnnAssign)
-        and isinstance(setting.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(text := below.value.value, str)
-    }
+    found = {}
+    for setting, below in pairwise(definition.body):
+        if not (isinstance(setting, ast.AnnAssign) and isinstance(setting.target, ast.Name)):
+            continue
+        text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
+        if isinstance(text, str):
+            found[setting.target.id] = " ".join(text.split())
+    return found
 
 
 def _allowed(kind: Any, metadata: Any = ()) -> str:
-    """Return the allowed values of a type in words: "0 to 1", "true or false"; empty for a type without limits."""
+    """Return the allowed values of a type in words, such as "0 to 1" or "true or false"; "" without limits."""
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:
@@ -94,9 +93,13 @@ def _allowed(kind: Any, metadata: Any = ()) -> str:
 
 
 def _range(metadata: Any) -> str:
-    """Return the range that constraints allow: "0 to 1"."""
-    bounds = {name: getattr(m, name) for m in metadata for name in ("ge", "gt", "le", "lt") if hasattr(m, name)}
-    shown = {name: grouped(bound) for name, bound in bounds.items() if bound < _TYPE_LIMIT}
+    """Return the range that constraints allow, such as "0 to 1"."""
+    shown = {}
+    for constraint in metadata:
+        for name in ("ge", "gt", "le", "lt"):
+            bound = getattr(constraint, name, _TYPE_LIMIT)
+            if bound < _TYPE_LIMIT:
+                shown[name] = grouped(bound)
     if "ge" in shown and "le" in shown:
         return f"{shown['ge']} to {shown['le']}"
     words = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
@@ -104,7 +107,7 @@ def _range(metadata: Any) -> str:
 
 
 def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) -> str:
-    """Return an experiment as TOML with comments, which reads back as the same experiment.
+    """Return an experiment as TOML with comments. The text can be read as the same experiment.
 
     Args:
         config: The experiment.
@@ -114,7 +117,7 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
     model: type[Options] | None = Config  # of the current section; None if its settings have no descriptions
     lines, without_value = _purpose(Config), _without_value(Config, tables)
     for line in config.to_toml().rstrip("\n").split("\n"):
-        if not line:  # the section ends, and the settings that most experiments leave alone come last
+        if not line:  # the section ends; settings without a value come last
             lines += [*without_value, ""]
             without_value = []
         elif line.startswith("["):
@@ -129,7 +132,7 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
 
 
 def _model(config: Config, section: str) -> type[Options] | None:
-    """Return the model of a section, or None for a table inside a section, such as `env.kwargs`."""
+    """Return the model of a section; None for a table inside a section, such as `env.kwargs`."""
     found = getattr(config, section) if section in Config.model_fields else None
     if isinstance(found, Choice):
         return type(found.options)
@@ -142,11 +145,7 @@ def _purpose(model: type[Options]) -> list[str]:
 
 
 def _without_value(model: type[Options], table: Table) -> list[str]:
-    """Return comments about the settings of a section that have no value.
-
-    TOML has no None, so the table lacks settings that are None. If it lacks another setting, the comment shows the
-    default.
-    """
+    """Return comments about the settings of a section that have no value. If they have defaults, these are shown."""
     lines = []
     for setting in (_describe(model, name) for name in model.model_fields if name not in table):
         line = f"# {setting.name} = {setting.default}" if setting.default else f"# {setting.name} is not set"
@@ -156,7 +155,7 @@ def _without_value(model: type[Options], table: Table) -> list[str]:
 
 
 def _with_comments(line: str, model: type[Options]) -> list[str]:
-    """Return a line `name = value` with two comments: the meaning of the setting above it, and its limits behind it."""
+    """Return a line `name = value` with the meaning of the setting as a comment above, and the limits behind it."""
     name = line.partition(" = ")[0]
     if name not in model.model_fields:
         return [line]

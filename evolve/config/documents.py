@@ -1,7 +1,7 @@
-"""Experiment files: reading TOML, changing settings by flags, and expanding sweeps.
+"""Reads experiment files (TOML), changes their settings by flags, and expands sweeps.
 
 `read_file` returns a table, `set_key` and `override` change it, and `experiments` returns a `Config` for each of its
-experiments. A file with a table `[sweep]` describes several experiments, one for each combination of the listed values.
+experiments. A table `[sweep]` in a file describes several experiments, one for each combination of the listed values.
 The last key changes fastest:
 
     [sweep]
@@ -9,7 +9,7 @@ The last key changes fastest:
     network.plasticity = [0.0, 0.1]
 
 A value may be a table of settings that belong together: strategy = [{name = "ga"}, {name = "prune", survivors = 8}].
-A table without a name keeps the name of its section, and the other settings.
+A table without a name keeps the name of its section, and the other settings of the section.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from evolve.errors import InputError
 MAX_EXPERIMENTS = 1000
 """The largest number of experiments in a sweep."""
 _MAX_CHARACTERS = 1_000_000  # of a TOML document
-_MAX_NAME = 255  # bytes, the limit of most file systems; a hash replaces the end of a longer name
+_MAX_NAME = 255  # bytes of a name in most file systems; a hash replaces the end of a longer name
 _MAX_DEPTH = 32  # levels of nested tables and arrays
 # `tomllib` takes minutes for a key of 100,000 parts, and milliseconds for one of a hundred.
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){100}""")
@@ -56,7 +56,7 @@ def read_table(text: str, source: str) -> Table:
 
 
 def _parsed(text: str, source: str) -> Table:
-    """Return the table of a TOML document. Raises InputError if it is nested too deep, and ValueError if malformed."""
+    """Return the table of a TOML document. Raises InputError if it is too deep, and ValueError if it is malformed."""
     if _LONG_KEY.search(text):
         raise _too_deep(source)
     try:
@@ -66,7 +66,7 @@ def _parsed(text: str, source: str) -> Table:
 
 
 def _check_values(value: object, source: str, depth: int = 0) -> None:
-    """Raise InputError for values that are nested too deep, and for integers of more than 64 bits."""
+    """Raise InputError for values that are nested too deep, or integers of more than 64 bits."""
     if depth > _MAX_DEPTH:
         raise _too_deep(source)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -102,11 +102,11 @@ def set_key(table: Table, key: str, value: object) -> None:
 
     Args:
         table: The table, changed in place.
-        key: "env.kwargs.gravity".
+        key: A dotted key, such as "env.kwargs.gravity".
         value: Any TOML value. For a section of `NAMED_SECTIONS`, a text is the name of the section.
 
     Raises:
-        InputError: The key is not a text, or a part of the key, such as "env", is not a table.
+        InputError: The key is not a text. Or a part of the key names no table.
     """
     if not isinstance(key, str):
         raise InputError("experiment", "settings whose names are texts", repr(key))
@@ -124,8 +124,8 @@ def set_key(table: Table, key: str, value: object) -> None:
 def read_assignment(text: str) -> tuple[str, object]:
     """Return the key and the value of `section.key=value`.
 
-    A value that is not valid TOML is plain text, and so is a date. Raises InputError if `text` is not such an
-    assignment, or if the value is nested too deep or too large.
+    A date, or a value that is not valid TOML, is plain text. Raises InputError if `text` is no such assignment, or if
+    the value is nested too deep or too large.
     """
     key, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
@@ -146,8 +146,8 @@ def experiments(table: Table, title: str) -> list[Config]:
 
     Args:
         table: The table of a TOML file.
-        title: The name of the sweep. Each experiment of a sweep has its own directory in `output.directory`, by
-            default `runs/<title>`.
+        title: The name of the sweep. Each experiment of a sweep has its own directory in `output.directory`. The
+            default is `runs/<title>`.
 
     Raises:
         InputError: An experiment or the sweep is invalid.
@@ -156,24 +156,24 @@ def experiments(table: Table, title: str) -> list[Config]:
     for name, point in points(table):
         config = parse(Config, point)
         _check_writable(config)
-        # Each experiment of a sweep has its own directory, so that two run files never have the same path.
+        # With a directory for each experiment of a sweep, two run files never have the same path.
         if name:
             directory = str(Path(config.output.directory or f"runs/{title}") / name)
-            _check_utf8("output.directory", directory)  # the title is a file's name, which may have any bytes
+            _check_utf8("output.directory", directory)  # the title is the name of a file, which may have any bytes
             config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
         configs.append(config)
     return configs
 
 
 def _check_writable(config: Config) -> None:
-    """Raise InputError for an invalid directory, and for an experiment that a run file cannot hold as TOML.
-
-    If an argument of the command line is not valid UTF-8, Python turns it into text that UTF-8 cannot encode.
-    """
+    """Raise InputError for an invalid directory, or for an experiment that a run file cannot store as TOML."""
     directory = config.output.directory
-    if directory == "" or "\0" in (directory or ""):
-        raise InputError("output.directory", "a directory", repr(directory) if directory else "an empty text")
+    if directory == "":
+        raise InputError("output.directory", "a directory", "an empty text")
+    if directory is not None and "\0" in directory:
+        raise InputError("output.directory", "a directory", repr(directory))
     everything = config.to_toml()
+    # Python turns an argument of the command line that is no UTF-8 into text that UTF-8 cannot encode.
     _check_utf8("output.directory", directory or "")
     _check_utf8("experiment", everything)
     read_table(everything, "experiment")
@@ -196,7 +196,7 @@ def points(table: Table) -> list[tuple[str, Table]]:
     found = []
     for values in chosen:
         point: Table = plain({key: value for key, value in table.items() if key != "sweep"})  # a deep copy
-        # A table is set before the settings inside it, so that the table does not replace them.
+        # A table is set first, so that it does not replace settings inside it.
         for key in sorted(values, key=lambda key: key.count(".")):
             value, section = plain(values[key]), point.get(key)
             if lacks_name(key, value) and isinstance(section, dict):
@@ -230,12 +230,12 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
         given: Dotted keys and their values; a key may begin with "sweep.".
 
     Raises:
-        InputError: A table of the sweep determines a key, or a key is given both with and without "sweep.".
+        InputError: A table of the sweep determines a key. Or a key is given both with and without "sweep.".
     """
     swept = [(key, value) for key, value in given if key.partition(".")[0] == "sweep"]
-    # strategy = "ga" sets strategy.name. A sweep over other settings of the strategy remains.
+    # strategy = "ga" sets strategy.name only, so a sweep over other settings of the strategy remains.
     single = [(swept_key(key, [value]), value) for key, value in given if key.partition(".")[0] != "sweep"]
-    # A flag overrides the file's sweep, so its key leaves the sweep before the flags' own sweep is added.
+    # A flag overrides the sweep of the file. So its key leaves this sweep before the sweep of the flags is added.
     for key, value in single:
         _remove_from_sweep(table, key)
         set_key(table, key, value)
@@ -257,13 +257,13 @@ def _remove_from_sweep(table: Table, key: str) -> None:
         if swept_key(name, values) == key:  # strategy = ["ga", "umda"] sweeps over strategy.name
             _remove(grid, name)
         elif _determine(name, values, key):
-            # With sweep.strategy = [{…}, {…}] each table has its own strategy.survivors, so no single value is right.
+            # With sweep.strategy = [{…}, {…}] each table has its own strategy.survivors.
             message = f"{key} cannot be set: the tables of sweep.{name} in the file determine it. Set it"
             raise InputError.plainly(key, f"{message} in these tables.")
 
 
 def _remove(grid: Table, key: str) -> None:
-    """Remove a dotted key from a sweep, in which it is spelled as "strategy.name" in quotes, or as nested tables."""
+    """Remove a dotted key from a sweep. There it is one key, "strategy.name", or a key in nested tables."""
     grid.pop(key, None)
     section, _, rest = key.partition(".")
     if isinstance(grid.get(section), dict):
@@ -276,7 +276,10 @@ def _determine(name: str, values: Sequence[Any], key: str) -> bool:
     This is so if a value of the sweep sets `key`, or replaces the whole table.
     """
     inside = key.removeprefix(f"{swept_key(name, values)}.")
-    return inside != key and not all(_keeps(name, value, inside.partition(".")[0]) for value in values)
+    if inside == key:  # the key is not inside the table
+        return False
+    part = inside.partition(".")[0]
+    return not all(_keeps(name, value, part) for value in values)
 
 
 def _keeps(section: str, value: object, part: str) -> bool:
@@ -287,7 +290,7 @@ def _keeps(section: str, value: object, part: str) -> bool:
 
 
 def swept_key(key: str, values: Sequence[Any]) -> str:
-    """Return the key that these values of `key` set. For a section with names as values, that is its name."""
+    """Return the key that these values of `key` set. If the values of a section are names, it is the section's name."""
     is_named = key in NAMED_SECTIONS and all(isinstance(value, str) for value in values)
     return f"{key}.{NAMED_SECTIONS[key]}" if is_named else key
 
@@ -307,15 +310,16 @@ def _lists(grid: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _names(chosen: list[dict[str, Any]]) -> list[str]:
     """Return a directory name for each experiment, made of its values: survivors=8,plasticity=0.1.
 
-    A table contributes its values. If two names would then be equal, it also contributes its keys. Raises InputError if
-    two names are still equal.
+    The name has the values of a table. If two names would be equal, the names also have the keys of tables. Raises
+    InputError if two names are still equal.
     """
     for keyed in (False, True):
         names = [_name(values, keyed) for values in chosen]
         if len(set(names)) == len(names):
             return names
     expected = "combinations that differ in letters and digits, which name their directories"
-    raise InputError("sweep", expected, f"two of the name {next(name for name in names if names.count(name) > 1)}")
+    repeated = next(name for name in names if names.count(name) > 1)
+    raise InputError("sweep", expected, f"two of the name {repeated}")
 
 
 def _name(values: Mapping[str, Any], keyed: bool) -> str:
@@ -323,7 +327,7 @@ def _name(values: Mapping[str, Any], keyed: bool) -> str:
     # The last part of a dotted key is enough, unless two keys of the sweep have the same last part.
     last = [key.rpartition(".")[2] for key in values]
     names = [short if last.count(short) == 1 else key for short, key in zip(last, values, strict=True)]
-    texts = ["".join(c if c.isalnum() or c in ".+" else "-" for c in _text(v, keyed)) for v in values.values()]
+    texts = [re.sub(r"[^\w.+]|_", "-", _text(value, keyed)) for value in values.values()]
     name = ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
     whole = name.encode(errors="replace")
     if len(whole) <= _MAX_NAME:
@@ -333,5 +337,9 @@ def _name(values: Mapping[str, Any], keyed: bool) -> str:
 
 def _text(value: Any, keyed: bool) -> str:
     if isinstance(value, dict):
-        return "-".join(f"{key}-{_text(part, keyed)}" if keyed else _text(part, keyed) for key, part in value.items())
-    return "-".join(_text(part, keyed) for part in value) if isinstance(value, list) else str(value)
+        parts = [f"{key}-{_text(part, keyed)}" if keyed else _text(part, keyed) for key, part in value.items()]
+    elif isinstance(value, list):
+        parts = [_text(part, keyed) for part in value]
+    else:
+        return str(value)
+    return "-".join(parts)

@@ -1,4 +1,4 @@
-"""Tables of settings: their base class, the types of single settings, and messages for invalid ones."""
+"""`Options` is the base class of all tables of settings. Also the types of settings, and errors for invalid ones."""
 
 import difflib
 import math
@@ -30,16 +30,17 @@ _EXPECTED = {
     "too_short": "a list of at least {min_length}", "greater_than_equal": "at least {ge}",
     "greater_than": "more than {gt}", "less_than_equal": "at most {le}", "less_than": "less than {lt}",
 }  # fmt: skip
-"""The expected values, in plain words, by the type of Pydantic's error. Other errors keep Pydantic's words."""
+"""The expected values in plain words, by the type of Pydantic's error. Other errors keep Pydantic's words."""
 
 
 def seconds(duration: str) -> float:
     """Return the seconds of "23h50m", "90s", "1d" or "45". Raises ValueError otherwise."""
-    # A number alone counts seconds. In "1h30" it could as well count minutes, so its unit is required.
+    # A number alone counts seconds. The last number of "1h30" could also count minutes, so it needs a unit.
     match = _DURATION.fullmatch(re.sub(r"^[\d.]+$", r"\g<0>s", duration.strip()))
     if match is None or not any(match.groups()):
         raise ValueError(_A_DURATION)
-    return sum(float(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
+    days, hours, minutes, rest = (float(part or 0) for part in match.groups())
+    return 86400 * days + 3600 * hours + 60 * minutes + rest
 
 
 def grouped(number: float) -> str:
@@ -69,7 +70,7 @@ def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def quantile_of(fitness: str) -> float | None:
-    """Return the quantile that a setting `fitness` names, such as 0 for "min" and 0.2 for "quantile:0.2"; else None."""
+    """Return the quantile that a setting `fitness` names, such as 0.2 for "quantile:0.2"; None if it names none."""
     name, _, share = fitness.partition(":")
     if fitness in ("min", "median"):
         return 0.0 if fitness == "min" else 0.5
@@ -86,36 +87,43 @@ def names_function(fitness: str) -> bool:
 
 
 def _fitness(value: Any) -> str:
-    is_text = isinstance(value, str)
-    if not is_text or (names_function(value) and (not OBJECT_NAME.fullmatch(value) or value.startswith("quantile:"))):
+    is_valid = isinstance(value, str)
+    if is_valid and names_function(value):
+        is_valid = OBJECT_NAME.fullmatch(value) is not None and not value.startswith("quantile:")
+    if not is_valid:
         raise ValueError('"mean", "min", "median", "quantile:0.25" (0 to 1), or a function, "module:function"')
     return str(value)
 
 
 def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
-    # Each name is also the name of a dataset in the run file, where "/" and "." have a meaning.
-    if len(set(names)) != len(names) or not all(n.isprintable() and "/" not in n and n.strip(".") for n in names):
+    # Each name is also the name of a dataset in the run file. HDF5 gives "/" and "." a meaning.
+    are_valid = all(name.isprintable() and "/" not in name and name.strip(".") for name in names)
+    if len(set(names)) != len(names) or not are_valid:
         raise ValueError("different names of numbers in the info of the environment, without /")
     return names
 
 
 def observation_index(metric: str) -> int | None:
-    """Return N for the metric "mean_observation_N", the mean of number N of observations; None for other metrics."""
+    """Return N for the metric "mean_observation_N"; None for other metrics."""
     found = _OBSERVED.fullmatch(metric)
     return None if found is None else int(found[1])
 
 
 def writable(value: Any) -> Any:
-    """Return the value if TOML can represent it, so that it reads back unchanged. Raises ValueError otherwise."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in parts:
-        writable(part)
+    """Return the value if TOML can represent it exactly. Raises ValueError otherwise."""
+    parts: Iterable[Any] = ()
     if isinstance(value, dict):
-        fits = all(isinstance(key, str) for key in value)
+        parts, fits = value.values(), all(isinstance(key, str) for key in value)
+    elif isinstance(value, list):
+        parts, fits = value, True
     elif isinstance(value, int):
         fits = -(2**63) <= value < 2**63
+    elif isinstance(value, float):
+        fits = math.isfinite(value)
     else:
-        fits = math.isfinite(value) if isinstance(value, float) else isinstance(value, str | list)
+        fits = isinstance(value, str)
+    for part in parts:
+        writable(part)
     if not fits:
         raise ValueError("text, finite numbers of at most 64 bits, booleans, lists and tables")
     return value
@@ -123,12 +131,12 @@ def writable(value: Any) -> Any:
 
 _DISTRIBUTION = "one of uniform, log_uniform and integers = [low, high], or choice = [one, another, …]"
 _LARGEST_BOUND = {"uniform": 1e300, "log_uniform": 1e300, "integers": 2**52}
-"""The largest |bound| of each distribution, so that no arithmetic overflows or rounds whole numbers."""
+"""The largest absolute bound of each distribution. Arithmetic then neither overflows nor rounds whole numbers."""
 
 
 def _distributions(table: dict[str, Any], info: pydantic.ValidationInfo) -> dict[str, Any]:
     """Return a table of distributions with bounds as lists of one type. Raises InputError, which names the argument."""
-    # `evaluation_randomize`, the other setting of this type, is in no section.
+    # `evaluation_randomize` is in no section.
     at = "env.randomize" if info.field_name == "randomize" else str(info.field_name)
     return {name: _distribution(f"{at}.{name}", given) for name, given in table.items()}
 
@@ -157,13 +165,13 @@ def _distribution(key: str, given: Any) -> dict[str, Any]:
 
 
 Duration = Annotated[str, BeforeValidator(_duration)]
-"""A duration in the notation of `seconds`; a number counts seconds."""
+"""A duration in the notation of `seconds`. A number counts seconds."""
 
 Fitness = Annotated[str, BeforeValidator(_fitness)]
 """The name of a statistic of returns, or of a function."""
 
 Table = dict[str, Any]
-"""Settings by name, as a TOML table: the values are texts, numbers, booleans, lists and tables."""
+"""Settings by name. As in a TOML table, the values are texts, numbers, booleans, lists and tables."""
 
 Kwargs = Annotated[Table, AfterValidator(writable)]
 """Keyword arguments of an environment or a wrapper."""
@@ -174,7 +182,7 @@ Distributions = Annotated[Table, AfterValidator(_distributions)]
 Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1, strict=False), AfterValidator(_distinct)
 ]
-"""The seeds of the runs: one run for each seed."""
+"""The seeds of the runs. Each seed is one run."""
 
 Metrics = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
@@ -195,10 +203,10 @@ class Options(BaseModel):
     The docstring below a setting is its meaning. The generated pages and `evolve run --settings` show it.
     """
 
-    # A validator is built when its table is first validated: a command imports many tables, and validates few of them.
+    # A command imports many tables, and validates few. So a validator is built when its table is first validated.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other names of settings, such as the names in earlier versions: {"old name": "current name"}."""
+    """Other names of settings, such as old ones: {"old name": "current name"}."""
 
     text_sets: ClassVar[str | None] = None
     """The setting that a text in place of the table sets; None if a text is refused."""
@@ -211,7 +219,7 @@ class Options(BaseModel):
             return {cls.text_sets: table}
         if not isinstance(table, Mapping):
             return table
-        # If a table has both names, the alias stays and is refused as unknown. Neither value silently wins.
+        # If a table has both names, the alias stays, and is refused as unknown, because neither value may win silently.
         names = {old: new for old, new in cls.aliases.items() if new in cls.model_fields and new not in table}
         current = {names.get(key, key): value for key, value in table.items()}
         fields: Mapping[Any, FieldInfo] = cls.model_fields
@@ -219,21 +227,22 @@ class Options(BaseModel):
 
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
-        """Return advice about an unknown key, which replaces the list of similar keys; empty without such advice.
+        """Return advice about an unknown key, in place of the list of similar keys; "" without such advice.
 
         Args:
             key: The dotted path of the unknown key.
-            table: The table that was validated. It names the network and the strategy, for example.
+            table: The table that was validated. For example, it names the network and the strategy.
         """
         return ""
 
 
 def _with_tuples(value: Any, field: FieldInfo | None) -> Any:
-    """Return a list as a tuple if its setting is a tuple without `strict=False`, because TOML has only lists."""
-    if not isinstance(value, list) or field is None or any(getattr(m, "strict", None) is False for m in field.metadata):
+    """Return a list from TOML as a tuple, if its setting is a tuple without `strict=False`."""
+    if not isinstance(value, list) or field is None:
         return value
+    takes_lists = any(getattr(each, "strict", None) is False for each in field.metadata)
     is_tuple = any(get_origin(kind) is tuple for kind in (field.annotation, *get_args(field.annotation)))
-    return tuple(value) if is_tuple else value
+    return tuple(value) if is_tuple and not takes_lists else value
 
 
 class UnknownKeyError(InputError):
@@ -254,7 +263,7 @@ class UnknownKeyError(InputError):
 
 
 def plain(value: Any) -> Any:
-    """Return a value with the types of TOML: NumPy's numbers and arrays as Python's, tuples as lists, paths as text."""
+    """Return a value with the types of TOML, for example tuples as lists, paths as texts, and NumPy's numbers."""
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # this package does not import NumPy
         return value.tolist()
     if isinstance(value, list | tuple):
@@ -270,13 +279,13 @@ def fold(name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool = False) -> str:
-    """Return "Did you mean …?" for an unknown name, or the list of the known names if no known name is similar.
+    """Return "Did you mean …?" for an unknown name. If no known name is similar, list at most 20 known names.
 
     Args:
         name: The unknown name.
         known: The known names.
         cutoff: The least similarity of a proposed name, from 0 to 1.
-        listed: Whether to list the known names even if some of them are similar. More than 20 names are never listed.
+        listed: Whether to list the known names even if some are similar.
     """
     names = sorted(known)
     folded = {fold(known_name): known_name for known_name in names}
@@ -293,9 +302,9 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
     Args:
         model: The model of the table.
         table: The table.
-        at: The dotted path of the table in the experiment; errors name it.
-        lenient: Whether to accept a network or a strategy that is not installed here, or has invalid options. The
-            experiment can then be inspected, but not run.
+        at: The dotted path of the table in the experiment, for errors.
+        lenient: Whether to accept a network or a strategy that is not installed here, or has invalid options. Such an
+            experiment can be inspected, but not run.
 
     Raises:
         InputError: The table is invalid. The message describes the first invalid setting.
@@ -306,7 +315,7 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
         error = _explain(model, invalid, at)
     except UnknownKeyError as unknown:  # from the registry that validates a section
         error = unknown
-    # Advice may need other sections of the table, such as the name of the network, so it is added here.
+    # Advice is added here, because it may need other sections of the table, such as the name of the network.
     if isinstance(error, UnknownKeyError):
         error = UnknownKeyError(error.argument, error.known, model.advice(error.argument, table))
     raise error
@@ -321,7 +330,7 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
         return UnknownKeyError(key, known)
     # Pydantic reports one error for each type that a setting may have: "true or false or 'auto'".
     kinds = [_expected(model, error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
-    # If the type is wrong, quotes tell the text "5" from the number 5.
+    # If the type is wrong, quotes distinguish the text "5" from the number 5.
     got = repr(first["input"]) if first["type"].endswith("_type") else first["input"]
     cure = ""
     if first["type"] == "float_type" and isinstance(first["input"], str):
@@ -342,13 +351,14 @@ def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
         return 'a list of names, such as ["x"]' if _is_list_of_names(annotation) else "a list, such as [1, 4]"
     words = _EXPECTED.get(error["type"])
     if words is not None:
-        context = error.get("ctx", {})
-        return words.format(**{k: grouped(v) if isinstance(v, int | float) else v for k, v in context.items()})
+        limits = error.get("ctx", {}).items()
+        shown = {name: grouped(value) if isinstance(value, int | float) else value for name, value in limits}
+        return words.format(**shown)
     return re.sub(r"^(Value error, |Input should be )", "", error["msg"])
 
 
 def _described(model: type[BaseModel]) -> str:
-    """Return the description of a table with its settings, and of the text that may stand for it; see `text_sets`."""
+    """Return the description of a table by its settings, and of the text in its place, see `text_sets`."""
     text = f"the {model.text_sets} alone, or " if issubclass(model, Options) and model.text_sets else ""
     return f"{text}a table with {', '.join(model.model_fields)}"
 
@@ -363,7 +373,7 @@ def _is_list_of_names(annotation: Any) -> bool:
 def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str], Any]:
     """Return the path of a setting, the allowed keys of its table, and the annotation of the setting.
 
-    location: Pydantic's path. It also contains Pydantic's names for the types of a union, which are left out.
+    location: Pydantic's path. The result leaves out Pydantic's names for the types of a union.
     """
     inner: type[BaseModel] | None = model
     path: list[str] = []
@@ -385,11 +395,15 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     """Return the model in an annotation such as `Model`, `Model | None` or `list[Model]`; None if there is no model."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
+    for part in get_args(annotation):
+        found = _model_in(part)
+        if found is not None:
+            return found
+    return None
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
-    """Return a table with dotted keys: {"env": {"id": …}} becomes {"env.id": …}. Empty tables are dropped."""
+    """Return a table with dotted keys and without empty tables: {"env": {"id": 1}} becomes {"env.id": 1}."""
     flat: Table = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -400,5 +414,5 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
 
 
 def assignments(table: Mapping[str, Any]) -> str:
-    """Return the settings of a table in one line: "env.kwargs.gravity=12.0, network.plasticity=0.0"."""
+    """Return the settings of a table in one line, such as "env.kwargs.gravity=12.0, network.plasticity=0.0"."""
     return ", ".join(f"{key}={sanitize(str(value))}" for key, value in flatten(table).items())

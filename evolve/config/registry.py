@@ -1,10 +1,10 @@
-"""Registries: the kinds of networks and strategies by name, each with the model of its options.
+"""A `Registry` knows the kinds of networks or strategies by name, each with the model of its options.
 
-A `Choice` is the section of an experiment that names a kind. Other Python packages add kinds by entry points, and
-other modules by their name.
+A `Choice` is the section of an experiment that names a kind. Other Python packages add kinds by entry points. A module
+without a package adds a kind by the name `module:object`.
 
-`advice` answers an unknown setting: it proposes the setting of this name in another section, or the setting with the
-meaning that this name has in another tool.
+`advice` answers an unknown setting. It proposes a setting of the same name in another section, or the setting that has
+this name in another tool.
 """
 
 import difflib
@@ -26,13 +26,13 @@ from pydantic.fields import FieldInfo
 from evolve.config.options import OBJECT_NAME, Options, Table, fold, nearest, parse, writable
 from evolve.errors import FAILURES, SOURCE, InputError, one_line
 
-_HERE = str(SOURCE / "evolve") + os.sep  # with a separator, as other packages may be called evolve_…
+_HERE = str(SOURCE / "evolve") + os.sep  # with a separator, because another package may be called evolve_…
 
 
 class UnknownOptions(Options):
-    """Options that cannot be validated here, which stay unchanged so that the experiment can be inspected.
+    """Options of a kind that is not installed here, or does not accept them.
 
-    Their kind is not installed, or does not accept them.
+    They stay unchanged, so that the experiment can be inspected.
     """
 
     model_config = Options.model_config | {"extra": "allow"}
@@ -72,7 +72,7 @@ _all_entry_points = cache(entry_points)
 
 @cache
 def entry_points_of(section: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return, by name, the entry points of other packages that add kinds to a section."""
+    """Return the entry points of other packages that add kinds to a section, by name."""
     found: dict[str, dict[str, EntryPoint]] = {}
     for point in _all_entry_points().select(group=f"evolve.{section}"):
         # A package may be found twice, so equal entry points count once.
@@ -83,7 +83,7 @@ def entry_points_of(section: str) -> dict[str, tuple[EntryPoint, ...]]:
 def points_of(section: str, name: str) -> tuple[EntryPoint, ...]:
     """Return the entry points that add a kind of this name to a section.
 
-    A name `module:object` is an entry point itself, so that a kind needs no package.
+    A name `module:object` is itself an entry point, so a kind needs no package.
     """
     if OBJECT_NAME.fullmatch(name):
         return (EntryPoint(name, name, f"evolve.{section}"),)
@@ -96,9 +96,9 @@ def origin(point: EntryPoint) -> str:
 
 
 def load(points: Sequence[EntryPoint], argument: str) -> Kind:
-    """Return the kind that the entry points of a name refer to.
+    """Return the kind to which the entry points of a name refer. argument: the setting, for errors.
 
-    Raises InputError, for the setting `argument`, if several packages add the name, or if the object is not a kind.
+    Raises InputError if several packages add the name, or if the object is not a kind.
     """
     point = points[0]
     if len(points) > 1:
@@ -112,10 +112,11 @@ def load(points: Sequence[EntryPoint], argument: str) -> Kind:
         is_absent = isinstance(error, ModuleNotFoundError) and f"{point.module}.".startswith(f"{error.name}.")
         cure = "Modules are looked for in the working directory and on PYTHONPATH." if is_absent else ""
         raise InputError(argument, expected, got, cure) from error
-    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], type)
-            and issubclass(found[0], Options) and callable(found[1])):  # fmt: skip
-        raise InputError(argument, expected, repr(found))
-    return found
+    if isinstance(found, tuple) and len(found) == 2:
+        options, kind = found
+        if isinstance(options, type) and issubclass(options, Options) and callable(kind):
+            return options, kind
+    raise InputError(argument, expected, repr(found))
 
 
 Value = TypeVar("Value")
@@ -124,11 +125,11 @@ Value = TypeVar("Value")
 class ImportedOnDemand(Mapping[str, Value]):
     """Objects of a package by name. The module of an object is imported when the object is first asked for.
 
-    A run needs one strategy, one network and at most one exact task: no rank has to import the others.
+    A run needs one strategy, one network and at most one exact task. No rank has to import the others.
 
     Args:
         package: The package of the modules.
-        locations: By name, the module and the object in it; several objects make a tuple.
+        locations: The module, and the object in it, by name. Several objects make a tuple.
     """
 
     def __init__(self, package: str, locations: Mapping[str, tuple[str, ...]]) -> None:
@@ -163,8 +164,8 @@ class Registry:
         section: The name of the section.
         kinds: The built-in kinds by name.
         contract: The protocol or base class of the networks or strategies that the kinds make.
-        aliases: Other names of kinds, such as the names in earlier versions. `Choice.name` is always the current name.
-        proposals: By each name in other tools, folded by `fold`, the kind to propose.
+        aliases: Other names of kinds, such as old ones. `Choice.name` is always the current name.
+        proposals: The kinds to propose, by their names in other tools (`fold`).
     """
 
     section: str
@@ -183,9 +184,9 @@ class Registry:
         """Validate a section and add its defaults.
 
         Args:
-            section: A table; or a choice, which is returned unchanged unless it has `UnknownOptions` to validate.
-            lenient: Whether the section comes from a file or a message. Then options that are invalid, or belong to an
-                unknown kind, stay unchanged as `UnknownOptions`. Models may then add defaults of earlier versions.
+            section: A table, or a choice. A choice is returned unchanged unless it has `UnknownOptions` to validate.
+            lenient: Whether the section comes from a file or a message. Then invalid options, and the options of an
+                unknown kind, become `UnknownOptions`, and models may add defaults of earlier versions.
 
         Raises:
             InputError: The name or an option is invalid.
@@ -200,7 +201,7 @@ class Registry:
             options_class, _ = self._entry(name)
             options = parse(options_class, given, self.section, lenient)
             for key, value in options:
-                # Workers and run files, which get TOML, would have the default instead.
+                # Workers and run files get TOML, and would have the default instead.
                 if value is None and options_class.model_fields[key].default is not None:
                     raise InputError(f"{self.section}.{key}", "a value, because TOML has no None", value)
             return Choice(name, options)
@@ -220,7 +221,7 @@ class Registry:
     def make(self, section: Section, *arguments: Any) -> Any:
         """Make the network or strategy that a section describes: call its kind with the options and `arguments`.
 
-        Raises InputError for an invalid name or option, and if the result of an added kind violates the contract.
+        Raises InputError for an invalid name or option, or if an added kind violates the contract.
         """
         choice = self.parse(section)
         with nullcontext() if choice.name in self.kinds else self.as_input_error(choice, "constructor"):
@@ -231,8 +232,8 @@ class Registry:
     def validate(self, section: Section, *arguments: Any) -> None:
         """Raise InputError for options that a new run must not have.
 
-        Calls the static method `validate(options, *arguments)` of the kind, if it has one. Resumed runs are not
-        validated in this way; they keep their options.
+        Calls the static method `validate(options, *arguments)` of the kind, if it has one. Resumed runs keep their
+        options, and are not validated in this way.
         """
         choice = self.parse(section)
         validate = getattr(self.kind(choice), "validate", None)
@@ -247,8 +248,8 @@ class Registry:
         Args:
             section: The section that names the kind. Built-in kinds are not checked.
             made: The object.
-            contract: A protocol: `made` must have all its methods and properties. Or a base class: `made` must be an
-                instance of it without abstract methods.
+            contract: A protocol or a base class. `made` must have all methods and properties of a protocol, or be an
+                instance of the base class without abstract methods.
         """
         name = self._name(section)
         if name in self.kinds:
@@ -263,11 +264,11 @@ class Registry:
 
     @contextmanager
     def as_input_error(self, section: Section, method: str) -> Iterator[None]:
-        """Turn any exception raised inside, by a kind or by a check of its results, into an InputError.
+        """Turn any exception of a kind, or of a check of its results, into an InputError.
 
         Args:
             section: The section that names the kind.
-            method: The name of the method that is called, for the error: "init".
+            method: The name of the called method, for the error.
         """
         try:
             yield
@@ -278,7 +279,7 @@ class Registry:
             raise InputError(self._argument, self._expected(self.contract), got) from error
 
     def shadowing(self, section: Section) -> str | None:
-        """Return a warning if a section names a built-in kind, and another package adds a kind of the same name."""
+        """Return a warning if a section names a built-in kind, and another package adds a kind of this name."""
         name = self._name(section)
         points = points_of(self.section, name) if name in self.kinds else ()
         if not points:
@@ -305,14 +306,14 @@ class Registry:
         return self.aliases.get(name, name)
 
     def _entry(self, name: str) -> Kind:
-        """Return a built-in or added kind. Raises InputError for an unknown name, or an added kind that is invalid."""
+        """Return a built-in or added kind. Raises InputError for an unknown name or an invalid kind."""
         if name in self.kinds:
             return self.kinds[name]
         points = points_of(self.section, name)
         if not points:
             known = [*self.kinds, *entry_points_of(self.section)]
             cure = nearest(self.proposals.get(fold(name), name), known, listed=True)
-            if not cure.startswith("Did you mean"):  # probably not misspelt, but a kind of another package
+            if not cure.startswith("Did you mean"):  # probably a kind of another package
                 cure = f"{cure} Or install the package that adds it, or name your own module:object.".lstrip()
             raise InputError(self._argument, f"a known {self.section}", name, cure)
         return load(points, self._argument)
@@ -334,7 +335,7 @@ def registry_of(section: str) -> Registry:
 
 def _line_of(error: BaseException) -> str:
     """Return the last line outside evolve in the traceback of an exception, in words; "" if there is none."""
-    # The methods of a data class are in a file called "<string>".
+    # The generated methods of a data class are in a file called "<string>".
     here = _HERE, "<"
     lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(here)]
     return f", line {lines[-1].lineno} of {os.path.basename(lines[-1].filename)}" if lines else ""
@@ -345,13 +346,15 @@ def _has(made: object, part: str) -> bool:
         return False
     try:
         return hasattr(made, part)
-    except FAILURES:  # a property that raises exists; its own error appears when the property is used
+    except FAILURES:  # a property that raises an error exists
         return True
 
 
 def _parts(contract: type) -> list[str]:
-    """Return the methods and properties of a protocol and of its bases; other attributes are optional."""
-    members = {name: member for base in reversed(contract.__mro__) for name, member in vars(base).items()}
+    """Return the methods and properties of a protocol and of its bases. Other attributes are optional."""
+    members: dict[str, Any] = {}
+    for base in reversed(contract.__mro__):
+        members |= vars(base)
     public = {name: member for name, member in members.items() if not name.startswith("_")}
     return [name for name, member in public.items() if callable(member) or isinstance(member, property)]
 
@@ -362,24 +365,24 @@ _ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "wo
 
 @cache
 def meanings() -> dict[str, str]:
-    """Return, by each name in other tools, folded by `fold`, the setting of this meaning here, or advice."""
+    """Return the setting of the same meaning here, or advice, by each name in other tools (`fold`)."""
     text = Path(__file__).with_name("foreign_names.toml").read_text(encoding="utf-8")
     return {fold(foreign): ours for ours, names in tomllib.loads(text).items() for foreign in names}
 
 
 def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
-    """Return advice about an unknown setting, one or two sentences; empty if there is none.
+    """Return one or two sentences of advice about an unknown setting; "" without advice.
 
     Args:
         key: The dotted path of the unknown setting.
         table: The sections that name the network and the strategy.
         fields: The settings and sections of an experiment.
     """
-    # Networks and strategies have a name, an environment has an id.
+    # Networks and strategies have a name, but an environment has an id.
     name = "id" if key == "env.name" else key.rpartition(".")[2]
     similar = difflib.get_close_matches(fold(name), meanings(), n=1, cutoff=0.92)
     meant = meanings()[similar[0]] if similar else name
-    if " " in meant:  # a sentence, not the name of a setting
+    if " " in meant:  # a sentence of advice
         return meant
     if key == name and (close := difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=0.75)):
         return f"Did you mean the argument {close[0]} of evolve.train?"
@@ -391,7 +394,7 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
         if found := _kinds_with(setting, sections, table):
             return found
     if key != name:
-        return ""  # the similar settings of its section are proposed instead
+        return ""  # the caller then proposes similar settings of the section
     known = dict.fromkeys(each for section, names in sections.items() for each in (section, *names))
     close = difflib.get_close_matches(name, known, n=3)
     keys = [key for each in close for key in _keys_named(each, sections)]
@@ -399,7 +402,7 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
 
 
 def _keys_named(setting: str, sections: Mapping[str, list[str]]) -> list[str]:
-    """Return the dotted keys of all settings called `setting`; a dotted `setting` is such a key itself."""
+    """Return the dotted keys of all settings called `setting`. A dotted `setting` is itself such a key."""
     section, _, name = setting.rpartition(".")
     if section:
         return [setting] if name in sections.get(section, ()) else []
@@ -408,7 +411,7 @@ def _keys_named(setting: str, sections: Mapping[str, list[str]]) -> list[str]:
 
 
 def _kinds_with(setting: str, sections: Mapping[str, list[str]], table: Mapping[str, Any]) -> str:
-    """Return advice that names the built-in networks or strategies with a setting; empty if there are none."""
+    """Return advice that names the built-in networks or strategies with a setting; "" if there are none."""
     for section, registry in REGISTRIES.items():
         kinds = [kind for kind in registry if setting in registry.options_class({"name": kind}).model_fields]
         if kinds:
@@ -419,7 +422,7 @@ def _kinds_with(setting: str, sections: Mapping[str, list[str]], table: Mapping[
 
 
 def _names_in(section: str, kind: Any, table: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings of a section; empty for a value that is not a section, or an unknown kind."""
+    """Return the names of the settings of a section; empty for an unknown kind, or if `kind` is no section."""
     if isinstance(kind, type) and issubclass(kind, Options):
         return list(kind.model_fields)
     if section in REGISTRIES:

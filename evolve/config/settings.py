@@ -1,4 +1,4 @@
-"""`Config`: one experiment with all its sections, validated and frozen; and the differences of two experiments."""
+"""`Config` is one experiment with all its sections, validated and frozen. `differences` compares two experiments."""
 
 import os
 import re
@@ -18,11 +18,11 @@ RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "eval
                 "evaluation_randomize", "compute", "output")  # fmt: skip
 """Top-level keys that cannot change the result of a generation with a given seed."""
 NAMED_SECTIONS = {"env": "id", "network": "name", "strategy": "name", "output": "directory"}
-"""The sections that a name may replace: `network = "lstm"` means `network.name = "lstm"`."""
+"""A text may stand for these sections, and sets this key: `network = "lstm"` means `network.name = "lstm"`."""
 MOST_SLOTS = 2**16
 """The largest number of episodes that one process may step together."""
 _DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
-"""The network and the strategy of experiments that do not name one."""
+"""The network and the strategy of an experiment that does not name them."""
 
 
 class WrapperOptions(Options):
@@ -93,27 +93,26 @@ class EnvOptions(Options):
         return tuple(name for name in self.metrics if options.observation_index(name) is None)
 
     def changed(self, changes: Mapping[str, Any]) -> "EnvOptions":
-        """Return this environment with other settings, which are merged into its tables of arguments.
+        """Return this environment with other settings. Tables of arguments are merged; an empty table replaces.
 
-        An empty table of arguments replaces the table of this environment. An argument is either set or randomized, so
-        a change of one drops the other. With another `id`, the arguments and wrappers of this environment are dropped.
-        Raises InputError for an invalid setting.
+        An argument is either set or randomized, so a change of one drops the other. With another `id`, the arguments
+        and wrappers of this environment are dropped. Raises InputError for an invalid setting.
         """
         table = self.model_dump(mode="json", exclude_none=True)
         if changes.get("id", self.id) != self.id:
             table |= {"kwargs": {}, "randomize": {}, "wrappers": []}
         given = {name: changes.get(name, {}) for name in ("kwargs", "randomize")}
         merged = {}
-        if all(isinstance(arguments, Mapping) for arguments in given.values()):  # else `parse` refuses them
+        if all(isinstance(arguments, Mapping) for arguments in given.values()):  # otherwise `parse` refuses them
             for name, other in (("kwargs", "randomize"), ("randomize", "kwargs")):
-                # An empty table replaces: it is the way to randomize nothing.
-                before = {} if name in changes and not given[name] else table[name]
-                merged[name] = {k: v for k, v in before.items() if k not in given[other]} | dict(given[name])
+                is_emptied = name in changes and not given[name]  # to randomize nothing, for example
+                kept = {} if is_emptied else {key: x for key, x in table[name].items() if key not in given[other]}
+                merged[name] = kept | dict(given[name])
         return options.parse(EnvOptions, table | dict(changes) | merged, "env")
 
 
 def check_set_once(kwargs: Table, randomize: Table, key: str) -> None:
-    """Raise InputError if an argument is both set and randomized. key: The setting that randomizes it."""
+    """Raise InputError if an argument is both set and randomized. key: the setting that randomizes arguments."""
     for name in randomize.keys() & kwargs.keys():
         raise InputError(f"{key}.{name}", "an argument that env.kwargs does not set", f"{name}, which it sets")
 
@@ -189,7 +188,7 @@ class StartFromOptions(Options):
         return named if self.digest is None else f"{named} ({self.digest[:12]})"
 
     def is_same(self, other: "StartFromOptions | None") -> bool:
-        """Return whether two settings name one start: by its digest if both have one, otherwise by all other keys."""
+        """Return whether two settings name one start. Their digests decide, or without digests all other keys."""
         if other is None:
             return False
         if self.digest and other.digest:
@@ -210,21 +209,21 @@ class OutputOptions(Options):
 
 
 def _choose(given: Any, info: ValidationInfo) -> Choice:
-    """Return the choice of a section, validated by the section's registry. The field has the section's name."""
+    """Return the choice of a section. The registry of the section validates it."""
     section = str(info.field_name)
     lenient = bool((info.context or {}).get("lenient"))
     return registry_of(section).parse(_named(section, given), lenient)
 
 
 def _named(section: str, given: Any) -> Any:
-    """Return a section with the default name if it has no name. A text is a name alone."""
+    """Return a section as a table with a name: a text is a name, and a table without a name has the default."""
     if isinstance(given, str):
         return {"name": given}
     return {"name": _DEFAULTS[section], **given} if isinstance(given, Mapping) else given
 
 
 def _default(section: str) -> Any:
-    """Return a field whose default is the default network, or the default strategy, with its default options."""
+    """Return a field with the default network or strategy as its default."""
     return Field(default_factory=lambda: registry_of(section).parse(_named(section, {})))
 
 
@@ -295,7 +294,7 @@ class Config(Options):
 
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
-        """Return advice about an unknown key: the settings of its name or meaning, also of the network and strategy."""
+        """Return advice about an unknown key: settings of its name or meaning in all sections."""
         chosen = {section: _named(section, table.get(section, {})) for section in _DEFAULTS}
         return advice(key, chosen, cls.model_fields)
 
@@ -306,10 +305,11 @@ class Config(Options):
     def in_evaluation(self) -> "Config":
         """Return this experiment with all episodes under the conditions of its validation and held-out episodes."""
         own = {"max_episode_steps": self.evaluation_max_episode_steps, "randomize": self.evaluation_randomize}
-        return self.with_env(self.env.model_copy(update={k: v for k, v in own.items() if v is not None}))
+        given = {key: value for key, value in own.items() if value is not None}
+        return self.with_env(self.env.model_copy(update=given))
 
     def evaluates_like(self, other: "Config") -> bool:
-        """Return True if two otherwise equal experiments play the same held-out episodes."""
+        """Return whether two otherwise equal experiments play the same held-out episodes."""
         return self.in_evaluation().env == other.in_evaluation().env
 
     def with_env(self, env: EnvOptions) -> "Config":
@@ -334,21 +334,23 @@ class Config(Options):
 
 
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
-    """Return (key, ours, theirs) for each key that differs, without `RUNTIME_KEYS`.
+    """Return triples (key, ours, theirs) of the different settings, without `RUNTIME_KEYS`.
 
-    The name of a network or strategy comes before its options. A recorded start is known by its digest, because its
+    The name of a network or strategy comes before its options. A recorded start is compared by its digest, because its
     file may have been moved.
     """
-    skipped = (*RUNTIME_KEYS, "start_from")
-    a, b = (options.flatten(config.model_dump(mode="json", exclude={*skipped})) for config in (ours, theirs))
-    starts = ours.start_from, theirs.start_from
-    if not (starts[0].is_same(starts[1]) if starts[0] else starts[1] is None):
-        a["start_from"], b["start_from"] = (start and start.describe() for start in starts)
+    skipped = {*RUNTIME_KEYS, "start_from"}
+    a, b = (options.flatten(config.model_dump(mode="json", exclude=skipped)) for config in (ours, theirs))
+    start, other = ours.start_from, theirs.start_from
+    is_same_start = other is None if start is None else start.is_same(other)
+    if not is_same_start:
+        a["start_from"] = None if start is None else start.describe()
+        b["start_from"] = None if other is None else other.describe()
     keys = sorted(a | b, key=lambda key: key.removesuffix("name"))
     return [(key, a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)]
 
 
 def without_implied(found: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
-    """Return differences without the options that follow from another name: only one network or strategy has them."""
+    """Return differences without options that only one side has, because the networks or strategies differ."""
     renamed = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
     return [each for each in found if not (each[0].startswith(renamed) and None in each[1:])]
