@@ -159,7 +159,7 @@ class Sweep(Sequence[Run]):
                 scores.append(run.held_out.mean)
         means = {point: statistics.mean(np.array(scores)) for point, scores in by_point.items()}
         rows = []
-        for cells in sorted(means, key=lambda cells: -np.nan_to_num(means[cells], nan=-np.inf)):
+        for cells in sorted(means, key=lambda cells: np.nan_to_num(means[cells], nan=-np.inf), reverse=True):
             scores = by_point[cells]
             of_seeds = between((min(scores), max(scores))) if len(scores) > 1 else ""
             rows.append((*cells, number(means[cells]), of_seeds))

@@ -211,9 +211,9 @@ def check(engine: Engine) -> None:
     """
     begin, cpu = time.perf_counter(), time.process_time()
     outputs = _random_outputs(_COMPARED_STEPS, engine)
-    for used in (False, True) if engine.reuses else (False,):
+    for used in [False, True] if engine.reuses else [False]:
         try:
-            # Close both episodes here: a watchdog guards this code, so an environment may hang while it closes.
+            # Close both episodes here, because a watchdog interrupts an environment that hangs in this function.
             with (
                 closing(engine.trial(_SEED, outputs, False)) as one,
                 closing(engine.trial(_SEED, outputs, used)) as two,

@@ -269,8 +269,9 @@ class ExactEngine:
         slots = self._new_slots(1)
         observations = np.zeros((1, self.observation_size), np.float32)
         slot_0 = np.zeros(1, np.intp)
-        for episode_seed in (seed + 1, seed) if used else (seed,):
-            slots.begin(slot_0, np.array([episode_seed]), observations)
+        if used:
+            slots.begin(slot_0, np.array([seed + 1]), observations)
+        slots.begin(slot_0, np.array([seed]), observations)
         yield {"observation": observations[0].copy()}
         for row in outputs:
             rewards, ended = slots.step(slot_0, row[None], observations)

@@ -285,27 +285,27 @@ def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
     if _is_path(options.id):
         return InputError(argument, "a module, and the name of an environment", options.id, *_PATH_CURE)
     # Gymnasium adds all arguments to the message of the constructor.
-    said = _said(error).partition(" was raised from the environment creator")[0]
-    lacks_argument = "missing" in said and "argument" in said
+    message = _error_text(error).partition(" was raised from the environment creator")[0]
+    lacks_argument = "missing" in message and "argument" in message
     module, colon, name = options.id.rpartition(":")
     # A module that fails while it is imported is no fault of the arguments.
     if (options.kwargs or options.randomize) and (not module or module in sys.modules):
-        return _refused_arguments(options, said, lacks_argument)
-    if "Malformed environment ID" in said or (colon and not (module and name)):
+        return _refused_arguments(options, message, lacks_argument)
+    if "Malformed environment ID" in message or (colon and not (module and name)):
         similar = nearest(options.id.strip(" :"), gymnasium.registry)
         # The module may register a malformed name, too.
-        got = repr(options.id) + (f" ({said})" if module and name else "")
+        got = repr(options.id) + (f" ({message})" if module and name else "")
         return InputError(argument, "the name of an environment, or module:Name", got, similar)
     advice = "Its arguments are env.kwargs." if lacks_argument else ""
     if hasattr(_named_object(options.id), "possible_agents"):
         advice = _ONE_AGENT
-    return InputError(argument, "an environment that can be made", f"{options.id} ({said})", advice)
+    return InputError(argument, "an environment that can be made", f"{options.id} ({message})", advice)
 
 
-def _refused_arguments(options: EnvOptions, said: str, lacks_argument: bool) -> InputError:
-    """Return the error for an environment that takes no such arguments. said: the message of the constructor."""
-    unknown = re.search(r"unexpected keyword argument '(\w+)'", said)
-    text = unknown[1] if unknown else said
+def _refused_arguments(options: EnvOptions, message: str, lacks_argument: bool) -> InputError:
+    """Return the error for an environment that takes no such arguments. message: the message of the constructor."""
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", message)
+    text = unknown[1] if unknown else message
     named = [name for name in options.randomize if re.search(rf"\b{re.escape(name)}\b", text)]
     if named:
         key, given = f"env.randomize.{named[0]}", options.randomize[named[0]]
@@ -314,14 +314,14 @@ def _refused_arguments(options: EnvOptions, said: str, lacks_argument: bool) -> 
     else:
         key, given = "env.randomize", options.randomize
     limit = "The limit of steps is env.max_episode_steps." if "max_episode_steps" in options.kwargs else ""
-    return InputError(key, f"arguments that {options.id} takes", f"{given} ({said})", limit)
+    return InputError(key, f"arguments that {options.id} takes", f"{given} ({message})", limit)
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return an exception as one line. If it has no message, like a bare `assert`, add the place that raised it."""
-    said = one_line(error)
+    message = one_line(error)
     frames = traceback.extract_tb(error.__traceback__)
-    return said if ": " in said or not frames else f"{said} in {frames[-1].filename}, line {frames[-1].lineno}"
+    return message if ": " in message or not frames else f"{message} in {frames[-1].filename}, line {frames[-1].lineno}"
 
 
 def close_silently(env: _Env) -> None:
@@ -384,17 +384,17 @@ def _of_pettingzoo(env_id: str) -> bool:
     return looks_alike and not nearest(env_id.rpartition(":")[2], gymnasium.registry, cutoff=1.0)
 
 
-def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
+def _import_cure(env_id: str, message: str) -> tuple[str | Setting, ...]:
     """Return the cure for a missing module: the module that an id names, or another one, which that module imports.
 
-    said: Gymnasium's error message. It does not name the importing module.
+    message: Gymnasium's error message. It does not name the importing module.
     """
     module = env_id.rpartition(":")[0]
     if _is_path(env_id):
         return _PATH_CURE
     if _of_pettingzoo(env_id):
         return (_ONE_AGENT,)
-    missing = re.search(r"No module named '([^']+)'", said)
+    missing = re.search(r"No module named '([^']+)'", message)
     if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
         return ("Modules are looked for in the working directory and on PYTHONPATH.",)
     return (f"{module or env_id} imports it: install it.",)

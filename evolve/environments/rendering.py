@@ -140,7 +140,11 @@ def _expected(mode: Mode) -> str:
 def declares_frames(options: EnvOptions) -> bool:
     """Return whether an environment of Gymnasium declares that it can be drawn as frames."""
     with closing_silently(make_or_explain(options, maker(options))) as env:
-        return "rgb_array" in ((env.unwrapped.metadata or {}).get("render_modes") or [])
+        return "rgb_array" in _render_modes(env)
+
+
+def _render_modes(env: Any) -> list[str]:
+    return (env.unwrapped.metadata or {}).get("render_modes") or []
 
 
 @keeping_directory()
@@ -185,7 +189,7 @@ def _camera(env: Any) -> dict[str, str]:
 
 def _check_mode(env: Any, options: EnvOptions, mode: Mode) -> None:
     """Raise InputError if an environment lacks a render mode, or lacks a display that it needs."""
-    modes = (env.unwrapped.metadata or {}).get("render_modes") or []
+    modes = _render_modes(env)
     # Gymnasium can show frames in a window of its own, so "rgb_array" is enough for both modes.
     if not {mode, "rgb_array"} & set(modes):
         got = f"{options.id}, which has {f'only {modes}' if modes else 'no render mode'}"

@@ -236,12 +236,13 @@ def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, pop
         return strategy
     W = layout.num_weights
 
-    def guard(name: str, check: Callable[..., Any] = lambda result, *_: result) -> None:
+    def guard(name: str, check: Callable[..., Any] | None = None) -> None:
         method = getattr(strategy, name)
 
         def call(*given: Any) -> Any:
             with STRATEGIES.as_input_error(section, name):
-                return check(method(*given), *given)
+                result = method(*given)
+                return result if check is None else check(result, *given)
 
         setattr(strategy, name, call)
 

@@ -39,9 +39,12 @@ class Paths:
     @cached_property
     def matrices(self) -> list[tuple[Block, ...]]:
         """The matrices. Each is one block of weights, or all blocks of coefficients of one learning rule."""
-        # A learning rule has a block for each of its coefficients, all between the same two layers.
-        groups = groupby(self.layout.blocks, lambda b: (b.layer, b.source) if b.span else b.start)
-        return [tuple(group) for _, group in groups]
+
+        def matrix_of(block: Block) -> object:
+            # A learning rule has a block for each of its coefficients, all between the same two layers.
+            return (block.layer, block.source) if block.span else block.start
+
+        return [tuple(group) for _, group in groupby(self.layout.blocks, matrix_of)]
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -77,7 +80,9 @@ class Paths:
         all_present = self.present(mask)
         # `fed` neurons depend on an observation or a bias; an action depends on `used` neurons. Both begin with the
         # ends of the paths, and `_spread` adds the neurons that paths reach.
-        fed, used = ([np.repeat(neurons[None], len(mask), axis=0) for neurons in layers] for layers in self._ends)
+        sources, actions = self._ends
+        fed = [np.repeat(neurons[None], len(mask), axis=0) for neurons in sources]
+        used = [np.repeat(neurons[None], len(mask), axis=0) for neurons in actions]
         self._spread(all_present, fed, forwards=True)
         self._spread(all_present, used, forwards=False)
         found = []
@@ -90,8 +95,10 @@ class Paths:
 
     def count(self, mask: Bool) -> Int64:
         """Return [P]: the number of connections that can act."""
-        none: Int64 = np.zeros(len(mask), np.int64)
-        return sum((np.count_nonzero(acting, axis=(1, 2)) for acting in self.acting(mask)), none)
+        counts = np.zeros(len(mask), np.int64)
+        for acting in self.acting(mask):
+            counts += np.count_nonzero(acting, axis=(1, 2))
+        return counts
 
     def flow(self, weights: Float64) -> Float64:
         """Return the flow [W] through the connections of a genome with weights [W]; 0 for absent connections.
@@ -123,7 +130,8 @@ class Paths:
     @cached_property
     def _ends(self) -> tuple[list[Bool], list[Bool]]:
         """The ends of all paths, [size] for each layer: observations and biases; actions and modulators."""
-        sources, actions = ([np.zeros(size, np.bool_) for size in self.sizes] for _ in range(2))
+        sources = [np.zeros(size, np.bool_) for size in self.sizes]
+        actions = [np.zeros(size, np.bool_) for size in self.sizes]
         # The neurons of a layer that no matrix computes are observations or biases.
         for layer, neurons in enumerate(sources):
             computed = max((block.shape[1] for block, *_ in self.matrices if block.layer + 1 == layer), default=0)
@@ -137,10 +145,9 @@ class Paths:
     def _spread(self, all_present: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
         """Add, to the reached neurons [P, size] of each layer, all neurons that follow or precede them."""
         steps = list(zip(self.matrices, all_present, strict=True))[:: 1 if forwards else -1]
-        before = -1
+        before, now = -1, sum(map(np.count_nonzero, reached))
         # The matrices are in the order of their layers, so only recurrent connections need several rounds.
-        while (now := sum(map(np.count_nonzero, reached))) != before:
-            before = now
+        while now != before:
             for (block, *_), present in steps:
                 rows, columns = present.shape[1:]
                 begin, end = reached[block.source][:, :rows], reached[block.layer + 1][:, :columns]
@@ -148,15 +155,18 @@ class Paths:
                     end |= (present & begin[:, :, None]).any(axis=1)
                 else:
                     begin |= (present & end[:, None]).any(axis=2)
+            before, now = now, sum(map(np.count_nonzero, reached))
 
     def _flows(self, strengths: Sequence[Float64], forwards: bool) -> list[Float64]:
         """Return the flow [size] into or out of the neurons of each layer. strengths: the |weights| of each matrix."""
         ends = [neurons.astype(np.float64) for neurons in self._ends[0 if forwards else 1]]
         steps = list(zip(self.matrices, strengths, strict=True))[:: 1 if forwards else -1]
-        flows, before = ends, -1
+        flows = ends
+        before, now = -1, sum(map(np.count_nonzero, flows))
         # Each round adds the paths with one recurrent connection more, until no further neuron is reached.
-        while (now := sum(map(np.count_nonzero, flows))) != before:
-            before, flows, earlier = now, [neurons.copy() for neurons in ends], flows
+        while now != before:
+            earlier = flows
+            flows = [neurons.copy() for neurons in ends]
             for (block, *_), strength in steps:
                 rows, columns = strength.shape
                 # A recurrent connection passes on the flow of the earlier round, which has one such connection less.
@@ -165,6 +175,7 @@ class Paths:
                     flows[block.layer + 1][:columns] += ordered_sum(incoming[block.source][:rows] * strength.T)
                 else:
                     flows[block.source][:rows] += ordered_sum(strength * incoming[block.layer + 1][:columns])
+            before, now = now, sum(map(np.count_nonzero, flows))
         return flows
 
 
@@ -188,9 +199,11 @@ def measure(
                 cure = f"Without episodes, give it to tell: Results(fitness, measures=…), an array [{P}, {len(names)}]."
                 raise InputError(setting, f"{ACTING}, {CONNECTIONS} or a metric of the episodes", name, cure)
             found[:, column] = metrics[name]
-    at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
     counted = [column for column, name in enumerate(names) if name in GENOME_MEASURES]
-    for first in range(0, P, at_once) if counted else ():
+    if not counted:
+        return found
+    at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
+    for first in range(0, P, at_once):
         mask = genomes.take(np.arange(first, min(first + at_once, P))).mask
         for column in counted:
             counts = paths.count(mask) if names[column] == ACTING else np.count_nonzero(mask, axis=1)

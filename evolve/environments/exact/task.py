@@ -248,8 +248,9 @@ class Pcg64:
 
     def record(self) -> Any:
         """Return the generator as a record of `frames.GENERATOR`."""
-        parts = (number >> shift & _WORD for number in (self.state, self.increment) for shift in (64, 0))
-        return np.array((*parts, self.has_half, self.half), GENERATOR)
+        state = self.state >> 64, self.state & _WORD
+        increment = self.increment >> 64, self.increment & _WORD
+        return np.array((*state, *increment, self.has_half, self.half), GENERATOR)
 
     def word(self) -> int:
         """Return the next 64 bits."""
