@@ -407,9 +407,8 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
                     terms.append(term if bias is None else term + bias)
                 sources[layer + 1] = torch.tanh(sum(terms[1:], terms[0]))
             outputs = sources[len(layers.links)][:, layers.sizes[-1] - experiment.action_size :]
-            results = [outputs]
-            if space is not None:
-                results.insert(0, _torch_action(torch, policy, space, outputs))
+            results = [] if space is None else [_torch_action(torch, policy, space, outputs)]
+            results.append(outputs)
             if sizes:
                 results.append(torch.cat([sources[source] for source in layers.remembered], 1))
             return tuple(results)
