@@ -3,7 +3,7 @@
 The file contains the engine's own code: the headers of the network's kernel, compiled for one lane. It also contains
 the network's arrays. Traces, cells and plastic weights are updated in C, too. `policy.c` is the template of the file.
 
-`RecordedArrays` find the arrays: they stand in for the arrays of a back end with one slot. Every array gets a number in
+`RecordedArrays` finds the arrays: it stands in for the arrays of a back end with one slot. Every array gets a number in
 place of an address. A network gives its kernel a structure, which refers to arrays by these numbers.
 """
 

@@ -269,7 +269,7 @@ def elites_of(run: StoredRun) -> list[Elite]:
 
 
 def names_of_measures(run: StoredRun) -> tuple[str, ...]:
-    """Return the names of the measures that the strategy of a run selects by, beside the fitness."""
+    """Return the names of the measures by which the strategy of a run selects, beside the fitness."""
     options = training.config_of(run).strategy.table()
     return (*options.get("minimize", ()), *options.get("maximize", ()))
 

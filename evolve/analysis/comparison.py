@@ -51,12 +51,12 @@ class RunGroup:
 
     @cached_property
     def mask_unit(self) -> str:
-        """The unit in which masks are counted, see `mask_unit`."""
+        """The unit of the entries of a mask, see `mask_unit`."""
         return mask_unit(self.config)
 
 
 def mask_unit(config: Config) -> str:
-    """Return the unit in which masks are counted: "connections", or "coefficients" of learning rules."""
+    """Return the unit of the entries of a mask: "connections", or "coefficients" of learning rules."""
     try:
         first_block = networks.make(config.network, 1, 1).blocks[0]  # the unit is the same for all sizes
     except FAILURES:  # a network of another package, which is not installed or cannot have these sizes
@@ -124,8 +124,8 @@ def _without_seed(config: Config, seed: int) -> Config:
 def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]]:
     """Return for each configuration the names and the settings, in words, that distinguish it from the others.
 
-    The names of environment, network and strategy come without names that all configurations share. The settings are
-    those in which configurations with the same three names differ.
+    Names of environments, networks and strategies are left out if all configurations share them. The settings are those
+    in which configurations with the same three names differ.
     """
     names_differ = [len(set(column)) > 1 for column in zip(*map(_names, configs), strict=True)]
     short_names: dict[tuple[str, str, str], dict[str, str]] = {}
@@ -227,7 +227,7 @@ def _fitness_of(setting: str) -> str:
 
 
 def constant_connections(group: RunGroup) -> int | None:
-    """Return the number of connections of all candidates in all generations; None if candidates differ."""
+    """Return the number of connections that all candidates of all generations have; None if candidates differ."""
     first = int(group.runs[0].records[0].connections[0])
     same = all((record.connections == first).all() for run in group.runs for record in run.records)
     return first if same else None
@@ -284,7 +284,7 @@ def uneven_lengths(groups: Sequence[RunGroup]) -> str:
         if min(lengths) < max(lengths):
             seeds = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
             uneven.append(f"{seeds} have {min(lengths):,} to {max(lengths):,} generations")
-            # Means are of the runs with held-out episodes; if there are none, of all runs.
+            # If any run has held-out episodes, means are of such runs only.
             evaluated = [run.num_generations for run in group.runs if run.held_out is not None]
             if len(set(evaluated or lengths)) > 1:
                 means_mix_lengths = True
@@ -331,7 +331,7 @@ class Comparison:
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
-        """The row of a table: the number of scores, the mean, the interval, and `against_best`."""
+        """The texts of a row: the number of scores, the mean, the interval, and `against_best`."""
         interval = "–" if self.interval is None else statistics.between(self.interval)
         return str(len(self.scores)), statistics.number(self.mean), interval, self.against_best
 
@@ -415,7 +415,7 @@ def _differ(tables: Sequence[Options], name: str) -> bool:
 
 
 def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, int] | None:
-    """Return the held-out mean of a group, its interval, and the number of seeds with a mean; None without such seeds.
+    """Return the held-out mean of a group, its interval, and the number of evaluated seeds; None if there are none.
 
     The interval is over seeds, and needs three. In a group of a single run, the interval is over episodes.
     """
@@ -428,7 +428,7 @@ def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, 
 
 
 def best_run(group: RunGroup) -> StoredRun:
-    """Return the run of a group with the best held-out mean; if no run has one, with the best last generation."""
+    """Return the run of a group with the best held-out mean, or with the best last generation if none was evaluated."""
     score = _held_out_mean if any_evaluated(group.runs) else _last_best
     return max(group.runs, key=lambda run: score(run) if np.isfinite(score(run)) else -np.inf)
 

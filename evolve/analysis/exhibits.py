@@ -77,7 +77,7 @@ class Picture(Exhibit):
     def _repr_mimebundle_(self, **_types: Any) -> tuple[dict[str, bytes], dict[str, dict[str, int]]]:
         """Return the picture and its size on the page for a notebook of Jupyter or marimo.
 
-        The picture has more pixels than that. It is sharp on a screen of high resolution, too.
+        The picture has more pixels than the page shows, and is sharp on a screen of high resolution.
         """
         width, height = (round(inches * _PIXELS_PER_INCH) for inches in self.figure.get_size_inches())
         png = figures.to_bytes(self.figure, "png")

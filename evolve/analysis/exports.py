@@ -251,14 +251,10 @@ def onnx_model(policy: "Policy") -> bytes:
         results.append(("next_memory", memory, kinds.FLOAT, [M]))
     for name, value, _, _ in results:
         graph.nodes.append(helper.make_node("Identity", [value], [name]))
+    taken = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, kind, shape in graph_inputs]
+    given = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, _, kind, shape in results]
     model = helper.make_model(
-        helper.make_graph(
-            graph.nodes,
-            "policy",
-            [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, kind, shape in graph_inputs],
-            [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, _, kind, shape in results],
-            graph.constants,
-        ),
+        helper.make_graph(graph.nodes, "policy", taken, given, graph.constants),
         producer_name="evolve",
         producer_version=evolve.__version__,
         doc_string=_title(policy),

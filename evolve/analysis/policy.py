@@ -31,7 +31,7 @@ class Policy:
 
     A policy needs neither the environment nor Gymnasium. It has a state if its network remembers or learns within an
     episode: call `reset` at the start of each episode. A policy can be pickled and copied. Threads may share a policy
-    without a state; each of their calls is whole.
+    that has no state.
 
     Args:
         experiment: The experiment of the genome.

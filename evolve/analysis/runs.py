@@ -204,7 +204,7 @@ class _EvolvedFile:
         return ranks.call(lambda coordinator: function(ranks, coordinator, experiment, **arguments))
 
     def verify_published(self) -> Verdict:
-        """Return whether the file has the digest that evolve publishes for its experiment and seed, without playing.
+        """Compare the digest with the published digest of this experiment and seed. No episode is played.
 
         Raises InputError if the experiment is not published with this seed, and RunError if no generation is complete.
         """
@@ -270,7 +270,7 @@ class _EvolvedFile:
         return html_table(*self._summary())
 
     def _summary(self) -> tuple[str, dict[str, str]]:
-        """Return the heading of a table about the file, and its rows: a text for each name."""
+        """Return the heading and the rows of a table about the file. A row has a name and a text."""
         config = self.config
         heading = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {self.seed}"
         held_out, stored = self.held_out, self._stored
@@ -336,12 +336,12 @@ class ChampionFile(_EvolvedFile):
 
     @property
     def num_generations(self) -> int:
-        """The number of generations of its run."""
+        """The number of generations of the run."""
         return self._stored.num_generations
 
     @property
     def steps(self) -> int:
-        """The number of environment steps of its run."""
+        """The number of environment steps of the run."""
         return self._stored.steps
 
     def __repr__(self) -> str:
@@ -424,7 +424,7 @@ class Run(_EvolvedFile):
         return elites_of(self._stored)
 
     def environment_seed(self, generation: int, episode: int = 0) -> int:
-        """Return the seed of the environment in which the best candidate of a generation played one of its episodes."""
+        """Return the seed of the environment in an episode that the best candidate of a generation played."""
         _, seed = self._episode(check_whole("generation", generation, 0), episode)
         return seed
 

@@ -141,8 +141,8 @@ def evolve_here(
     except Stopped as why:
         if isinstance(why, errors.HostLost):
             raise
-        # The caller counts the complete generations in the run file. While the old run's file is in place, the message
-        # has to count them.
+        # The caller counts the complete generations in the run file. But if the file of the old run is still in place,
+        # the message has to count them.
         if file is not None and file.replaces:
             raise Stopped(f"stopped by {why}: {generations_on_disk(file)}.") from None
     except EpisodeError as error:

@@ -224,7 +224,7 @@ def _open_streams() -> None:
         if stream is None:  # closed before this process began
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")  # no path or name can end a command that has done its work
+            stream.reconfigure(errors="backslashreplace")  # a name that cannot be encoded must not end a command
     # Ctrl-C in `evolve run … 2>&1 | tee log` also ends tee, and must still stop the ranks.
     sys.stderr = BestEffortStream(sys.stderr)
 
@@ -400,7 +400,8 @@ def ready_rollout(experiment: str) -> "AnyRollout":
 def freeze_objects() -> None:
     """Exempt all present objects from garbage collection.
 
-    Environments make and drop many objects. Each time, a scan of all imported modules would follow: a tenth of a run.
+    Environments make and drop many objects, so the collector runs often. Scanning all imported modules each time would
+    cost a tenth of a run.
     """
     gc.collect()
     gc.freeze()

@@ -333,7 +333,7 @@ def _body(app: App, argv: list[str]) -> int:
     found = _result_file(app, options, rows, load)
     try:
         written = results.write(found, options.output)
-    finally:  # a full disk does not lose the result of an hour
+    finally:  # print the result even if the disk is full
         print(summary(found))
     print(f"\n{written}")
     if code:

@@ -157,7 +157,7 @@ def _body(app: App, argv: list[str]) -> int:
         try:
             if file is not None:
                 _store(file, evaluated)
-        finally:  # a full disk does not lose the returns
+        finally:  # print the returns even if the disk is full
             kind = which.title or f"champion after generation {run.num_generations - 1}"
             note = changes.describe(own) + (unstored or "")
             title = f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}"

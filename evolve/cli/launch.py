@@ -261,7 +261,7 @@ def _run_files(request: Request) -> list[Path]:
 
 
 def _progress(path: Path) -> tuple[int, bool]:
-    """Return the number of generations in a run file, and whether the run has ended. An unreadable file has none."""
+    """Return the number of generations in a run file, and whether the run has ended; 0 and False if unreadable."""
     with suppress(InputError):
         return store.read_progress(path)
     return 0, False

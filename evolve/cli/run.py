@@ -276,7 +276,7 @@ def _can_film(env: EnvOptions) -> bool:
 
 
 def _check_tensorboard(request: Request, runs: Sequence[PlannedRun]) -> None:
-    """Raise InputError if no event files can be written, because a library is missing or a directory is protected."""
+    """Raise InputError if event files cannot be written, because of a missing library or a protected directory."""
     if request.tensorboard is None:
         return
     tensorboard.check_library("--tensorboard")

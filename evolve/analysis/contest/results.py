@@ -107,7 +107,7 @@ class ContestRow(StoredPart):
     mpi: the MPI library between the ranks.
     backend: the back end of the networks.
     device: the GPU, or "".
-    known: the digests of the short runs, which `golden.json` has, too; empty if these runs were left out.
+    known: the digests of the short runs; empty if these runs were left out.
     legs: the results of the legs, which are timed.
     repeats: all repeats.
     """
@@ -279,7 +279,7 @@ def read(path: Path) -> ContestFile:
     """
     contents = _contents(path)
     version = contents.get("contest")
-    if version not in list(contest.LEGS_OF_VERSION):  # a list, as the file may have any JSON value here
+    if version not in list(contest.LEGS_OF_VERSION):  # a list, because `version` may be an unhashable value
         known = " or ".join(map(str, contest.LEGS_OF_VERSION))
         cure = "Run the contest again, or get another version of evolve."
         raise InputError(str(path), f"a file of contest {known}", f"one of contest {version!r}", cure)

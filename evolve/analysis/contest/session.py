@@ -206,14 +206,13 @@ def _repeat(
     digests: dict[str, results.LegDigest] = dict(expected)
     # The time of a short pass is uncertain, so short passes are repeated.
     while not passes or sum(seconds.values()) < size.least_seconds:
-        played = {
-            leg: play(contest.scored_experiment(leg, size, backend), coordinator, size.seed) for leg in contest.LEGS
-        }
+        of_this_pass = {}
+        for leg in contest.LEGS:
+            played = play(contest.scored_experiment(leg, size, backend), coordinator, size.seed)
+            of_this_pass[leg] = played.work
+            seconds[leg] += played.seconds
+            busy += played.busy_seconds
         passes += 1
-        for leg, result in played.items():
-            seconds[leg] += result.seconds
-            busy += result.busy_seconds
-        of_this_pass = {leg: result.work for leg, result in played.items()}
         digests = digests or of_this_pass
         if found := results.leg_difference(digests, of_this_pass):
             raise DifferentWorkError(f"different work: {found} is not the same in each repeat.")

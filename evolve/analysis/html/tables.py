@@ -61,7 +61,7 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
     """Return the conclusion of a report: a line for each environment, and a sentence on the repetition.
 
     Args:
-        groups: The groups to compare. Each has one run of a seed (`deduplicate_seeds`).
+        groups: The groups to compare, with one run for each seed (`deduplicate_seeds`).
         summaries: The summaries of all runs of the page.
         connections: For each group, the connections of its best champion: "31 of 32 acting connections left".
     """
@@ -165,8 +165,8 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     if not of_first:
         return None
     settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differing)]
-    # The names of a network and a strategy, a kind, imply the options that only this kind has. So each group is
-    # compared with the first group of each kind.
+    # A kind is a network with a strategy. The name of a kind implies the options that only this kind has, so each group
+    # is compared with the first group of each kind.
     configs = [group.config for group in groups]
     kinds = {(config.network.name, config.strategy.name): config for config in reversed(configs)}.values()
     pairs = [comparison.group_differences(kind, config) for kind in kinds for config in configs]
