@@ -114,16 +114,11 @@ class RecordedArrays:
 
 
 def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None, title: str) -> str:
-    """Return the C source of a policy.
+    """Return the C source of a policy. Raises InputError if the network has no kernel in C.
 
-    Args:
-        experiment: The experiment for which the genome was evolved.
-        genome: [1, W].
-        normalizer: [2, O]; None without normalization of observations.
-        title: One line for the head of the file.
-
-    Raises:
-        InputError: The network has no kernel in C.
+    genome: A single genome (P = 1).
+    normalizer: [2, O]; None without normalization of observations.
+    title: One line for the head of the file.
     """
     arrays = RecordedArrays()
     batch = experiment.network.batch(1, arrays)  # type: ignore[arg-type]  # they stand in for the arrays of a back end

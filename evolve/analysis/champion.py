@@ -127,11 +127,7 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
 def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion, coordinator: Coordinator) -> Float32:
     """Return a champion's mean traces [W] over the episodes of its generation, or over its held-out episodes.
 
-    Args:
-        run: The run file or champion file.
-        experiment: The experiment of the run, with a network that leaves traces.
-        champion: A champion of the run (`champion_of`).
-        coordinator: Plays the episodes.
+    The coordinator plays these episodes. The network of the experiment must leave traces.
     """
     purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
     chosen = verification.choose_episode(run, experiment, champion.generation, purpose=purpose)
@@ -169,13 +165,7 @@ def typical_episode(run: Stored, experiment: training.Experiment, champion: Cham
 
 
 class NetworkObserver:
-    """A copy of the network of an episode. It receives the same observations, and does not affect the episode.
-
-    Args:
-        run: The run of the episode.
-        experiment: The experiment of the run.
-        chosen: The episode.
-    """
+    """A copy of the network of an episode. It receives the same observations, and does not affect the episode."""
 
     def __init__(self, run: Stored, experiment: training.Experiment, chosen: Episode) -> None:
         self._batch: Batch = experiment.network.batch(1, "numpy")

@@ -67,9 +67,7 @@ def mask_unit(config: Config) -> str:
 def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]:
     """Read run files. Return all runs, and the groups of those runs that have a complete generation.
 
-    Raises:
-        InputError: A file cannot be read.
-        RunError: No run has a complete generation.
+    Raises InputError if a file cannot be read, and RunError if no run has a complete generation.
     """
     runs = [store.read(path) for path in files]
     return runs, begun_groups(runs)

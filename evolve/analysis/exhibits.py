@@ -167,17 +167,12 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
 
 
 def plot_network(run: Stored, ranks: Collective, which: GenomeChoice, traces: bool) -> Picture:
-    """Return the picture of a champion's network.
+    """Return the picture of a champion's network. The ranks play the champion's episodes if traces are drawn.
 
-    Args:
-        run: The run.
-        ranks: The ranks, which play the champion's episodes if traces are drawn.
-        which: The choice of the champion.
-        traces: Whether to draw the mean traces of its connections instead of their weights.
+    traces: Whether to draw the mean traces of its connections instead of their weights.
 
-    Raises:
-        InputError: The champion or its traces do not exist, or matplotlib is missing.
-        RunError: The run has no complete generation.
+    Raises InputError if the champion or its traces do not exist or matplotlib is missing, and RunError if the run has
+    no complete generation.
     """
     champion, experiment = champion_to_draw(run, which, traces)
 
@@ -197,21 +192,16 @@ def film(
     seconds: float,
     changes: str,
 ) -> Film:
-    """Return a film of champions, one after another; to be called on one rank.
+    """Return a film of genomes, one after another. Only rank 0 calls it.
 
-    Args:
-        run: The run.
-        experiment: Its experiment, or the same with changes.
-        genomes: The genomes, such as the best candidates of several generations.
-        episode: The number of the episode. If it is None, a final champion plays the held-out episode of median return,
-            and other genomes play episode 0.
-        seconds: The longest duration of an episode. A longer episode is shown at a higher speed.
-        changes: The changed settings of the environment and the network, in words.
+    experiment: The experiment of the run, or the same with changes.
+    episode: The number of the episode. If it is None, a final champion plays the held-out episode of median return, and
+        other genomes play episode 0.
+    seconds: The longest duration of an episode. A longer episode is shown at a higher speed.
+    changes: The changed settings of the environment and the network, in words.
 
-    Raises:
-        InputError: An argument is wrong, the environment cannot be drawn, or a library is missing.
-        RunError: The run has no complete generation.
-        EpisodeError: An episode fails.
+    Raises InputError if an argument is wrong, the environment cannot be drawn, or a library is missing. Raises RunError
+    without a complete generation, and EpisodeError if an episode fails.
     """
     if not genomes:
         raise InputError("generation", "one or several generations", "an empty list")

@@ -129,9 +129,7 @@ def examine(transport: Transport, check: Callable[[], object] = lambda: None) ->
 
     The probes start two ranks, unless this process is a rank already, and a process that opens a GPU.
 
-    Args:
-        transport: The transport of this process.
-        check: Called often while the probes run. If it raises an error, the probes end, too.
+    check: Called often while the probes run. If it raises an error, the probes end, too.
     """
     stopping = threading.Event()
     software = machine_manifest(transport)

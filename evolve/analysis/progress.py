@@ -89,9 +89,8 @@ class RunsClock:
     def remaining(self, share: float, eta: float) -> str:
         """Return the remaining time of all runs as a text; "" for a single run.
 
-        Args:
-            share: The completed share of the current run; above 0.
-            eta: The remaining seconds of the current run.
+        share: The completed share of the current run; above 0.
+        eta: The remaining seconds of the current run.
         """
         if len(self._episodes) < 2:
             return ""

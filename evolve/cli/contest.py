@@ -195,14 +195,11 @@ def comparison(compared: ranking.ContestRanking, markdown: bool) -> str:
 def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> list[tuple[int, str]]:
     """Return the numbers of workers and the back ends of the measurements, in order.
 
-    Args:
-        workers: The requested numbers of workers. None for 1, 2, 4, … and all cores.
-        chosen: The requested back end. None for the fastest back end of the host. If `workers` is None, too, there is
-            also a row for the GPU of this machine.
-        cores: The number of cores that may be used.
+    workers: The requested numbers of workers. None for 1, 2, 4, … and all cores.
+    chosen: The requested back end. None for the fastest back end of the host. If `workers` is None, too, there is also
+        a row for the GPU of this machine.
 
-    Raises:
-        InputError: A back end, mpirun or mpi4py is missing.
+    Raises InputError if a back end, mpirun or mpi4py is missing.
     """
     if workers:
         counts = sorted({*workers})

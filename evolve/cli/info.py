@@ -98,10 +98,8 @@ def _resumes(manifest: Mapping[str, object]) -> dict[str, str]:
 def layout(description: Mapping[str, str], width: int | None) -> str:
     """Return the lines of a description: names on the left, and texts beside them.
 
-    Args:
-        description: The names and the texts.
-        width: The characters of a line; None for no limit. Lines break between words. A longer word, such as a digest,
-            is not divided, so that it can be copied and found.
+    width: The characters of a line; None for no limit. Lines break between words. A longer word, such as a digest, is
+        not divided, so that it can be copied and found.
     """
     names = max(map(len, description))
     # textwrap counts the indentation as a part of the line. A text gets 20 columns even on a narrow terminal.

@@ -270,12 +270,9 @@ def how_to_resume(
 ) -> str:
     """Return the command line that resumes stopped runs with the same number of processes.
 
-    Args:
-        runs: The runs of the command line.
-        ranks: The number of ranks of this job.
-        options: The options that a resumed run needs again.
-        overwrite: Whether the command line has the option --overwrite.
-        left: The runs whose old files are not replaced yet.
+    options: The options that a resumed run needs again.
+    overwrite: Whether the command line has the option --overwrite.
+    left: The runs whose old files are not replaced yet.
     """
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
@@ -294,10 +291,8 @@ def how_to_resume(
 def steps_after(paths: Sequence[Path], report: str = "", can_film: bool = True) -> str:
     """Return three lines: the place of the run files, and the commands to film a champion and to verify a run.
 
-    Args:
-        paths: The run files, at least one.
-        report: A line that replaces the command to film, if not empty.
-        can_film: Whether the environment can be drawn. Otherwise a command draws the champion's network.
+    report: A line that replaces the command to film, if not empty.
+    can_film: Whether the environment can be drawn. Otherwise a command draws the champion's network.
     """
     first = paths[0]
     champion, run = "its champion", "it"

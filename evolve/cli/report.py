@@ -44,18 +44,10 @@ def _parser() -> Parser:
 
 
 def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = False) -> bool:
-    """Write the page about run files; return whether it has a film.
+    """Write the page about run files; return whether it has a film. With `quick`, no episode is played.
 
-    Args:
-        app: The application on this rank; its coordinator plays the episodes.
-        files: The run files.
-        output: The file of the page.
-        quick: Whether to play no episodes.
-
-    Raises:
-        InputError: A file cannot be read, or the page cannot be written.
-        RunError: No run has a complete generation.
-        Stopped: A stop was requested.
+    Raises InputError if a file cannot be read or the page cannot be written, RunError if no run has a complete
+    generation, and Stopped.
     """
     runs, groups = read_groups(files)
     for note in deduplicate_seeds(groups)[1]:  # the page itself shows all runs

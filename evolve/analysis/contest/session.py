@@ -56,17 +56,10 @@ class PlayedLeg:
 
 
 def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bool = False) -> PlayedLeg:
-    """Play a leg from its first generation to the last.
+    """Play a leg from its first generation to the last. Raises Stopped, and RunError if a rank cannot go on.
 
-    Args:
-        experiment: The experiment of the leg, from `contest.known_experiment` or `contest.scored_experiment`.
-        coordinator: Plays the episodes.
-        seed: The seed of the run.
-        tagged: Whether to compute tags of candidates, from which `difference` finds the first one that differs.
-
-    Raises:
-        Stopped: A stop was requested.
-        RunError: A rank cannot go on.
+    experiment: The experiment of the leg, from `contest.known_experiment` or `contest.scored_experiment`.
+    tagged: Whether to compute the tags by which `difference` finds the first candidate that differs.
     """
     marks: list[str] = []  # running digests: mark g identifies every bit of generations 0 to g
     tags: list[str] = []
@@ -154,18 +147,10 @@ def measure(
 ) -> results.ContestRow:
     """Play the contest on the ranks of this job; return its row.
 
-    Args:
-        coordinator: Plays the episodes.
-        transport: The ranks.
-        size: The size of the contest.
-        backend: The back end of the networks.
-        check_known: Whether to compare the short runs with their known digests. If not, they only warm up the ranks.
-        say: Called with messages about the progress.
+    check_known: Whether to compare the short runs with their known digests. If not, they only warm up the ranks.
+    say: Called with messages about the progress.
 
-    Raises:
-        DifferentWorkError: A known run or a repeat differs.
-        Stopped: A stop was requested.
-        RunError: A rank cannot go on.
+    Raises DifferentWorkError if a known run or a repeat differs, Stopped, and RunError if a rank cannot go on.
     """
     digests: dict[str, str] = {}
     if check_known:

@@ -82,11 +82,9 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     If an environment has one group, the panels of fitness and connections show the best candidate and the population.
     If it has several groups, a panel has one line for each group; `_fitness_series` chooses the fitness.
 
-    Args:
-        groups: The groups.
-        axis: The x axis, a key of `AXES`.
-        titled: Whether a title names the experiment and its seeds.
-        load: Whether to draw throughput and idle workers, too.
+    axis: The x axis, a key of `AXES`.
+    titled: Whether a title names the experiment and its seeds.
+    load: Whether to draw throughput and idle workers, too.
     """
     if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SHORT_RUN:
         axis = "seconds"

@@ -198,10 +198,7 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
 
     The strength of a connection is its weight or, in a network with learning rules, the coefficient A of its rule.
 
-    Args:
-        champion: The champion.
-        experiment: The experiment in which it evolved.
-        traces: [W], the strengths to draw instead.
+    traces: [W], the strengths to draw instead.
     """
     network = experiment.network
     acting = connections_of(network, champion.mask, champion.weights if traces is None else traces)

@@ -302,9 +302,8 @@ def without_overlap(heights: Sequence[float], needed: Sequence[float]) -> Float6
 
     All values are shares of the panel's height. Texts stay beside the panel as long as they fit.
 
-    Args:
-        heights: The height that each text should have.
-        needed: The room that each text takes.
+    heights: The height that each text should have.
+    needed: The room that each text takes.
     """
     order = np.argsort(heights, kind="stable")
     placed = np.array(heights, np.float64)

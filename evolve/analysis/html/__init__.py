@@ -75,16 +75,11 @@ def _jinja2() -> Any:
 def summarize_run(run: StoredRun, filmed: bool, coordinator: Coordinator, transport: Transport) -> RunSummary:
     """Evaluate champions of a run again, and film the final champion.
 
-    Errors of the run are not raised. The summary says instead why something is missing.
+    Errors of the run are not raised. The summary says instead why something is missing. Raises Stopped if a stop was
+    requested.
 
-    Args:
-        run: The run file.
-        filmed: Whether to make a film.
-        coordinator: Plays the episodes.
-        transport: The ranks, for the description of this machine.
-
-    Raises:
-        Stopped: A stop was requested.
+    filmed: Whether to make a film.
+    transport: The ranks, for the description of this machine.
     """
     try:
         experiment = reload(run)
@@ -134,15 +129,11 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
 
 
 def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: Sequence[Path] = ()) -> str:
-    """Return the HTML page of groups and their runs.
+    """Return the HTML page of groups and the summaries of their runs.
 
-    Args:
-        groups: The groups of the runs that have completed a generation.
-        summaries: One for each of their runs.
-        empty: The files of the other runs, which have not completed a generation.
+    Raises InputError if Jinja2 or matplotlib is not installed.
 
-    Raises:
-        InputError: Jinja2 or matplotlib is not installed.
+    empty: The files of runs that have not completed a generation. They are in no group.
     """
     runs = [summary.run for summary in summaries]
     names = statistics.short_names([run.path for run in runs])
@@ -197,11 +188,9 @@ def make_page(
 ) -> tuple[str, bool]:
     """Return the HTML page of runs, and whether it has a film.
 
-    Args:
-        runs: The runs.
-        groups: The groups of the runs that have completed a generation.
-        summarize: Plays episodes of a run again. Its second argument says whether to film the champion: the best run of
-            each group is filmed. None to play no episodes.
+    groups: The groups of the runs that have completed a generation.
+    summarize: Plays episodes of a run again. Its second argument says whether to film the champion: the best run of
+        each group is filmed. None to play no episodes.
     """
     begun = [run for group in groups for run in group.runs]
     if summarize is None:

@@ -60,10 +60,9 @@ class RunSummary:
 def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connections: Sequence[str]) -> list[str]:
     """Return the conclusion of a report: a line for each environment, and a sentence on the repetition.
 
-    Args:
-        groups: The groups to compare, with one run for each seed (`deduplicate_seeds`).
-        summaries: The summaries of all runs of the page.
-        connections: For each group, the connections of its best champion: "31 of 32 acting connections left".
+    groups: The groups to compare, with one run for each seed (`deduplicate_seeds`).
+    summaries: The summaries of all runs of the page.
+    connections: For each group, the connections of its best champion: "31 of 32 acting connections left".
     """
     left = {group.label: remaining for group, remaining in zip(groups, connections, strict=True)}
     lines = []

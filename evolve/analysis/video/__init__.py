@@ -83,15 +83,11 @@ class Film:
 def open_film(path: Path, fps: float, width: int | None = None, with_network: bool = False) -> Iterator[Film]:
     """Yield a film that is written to `path` while it is made; leave a whole film or no file.
 
-    Args:
-        path: Its name ends with one of `FORMATS`.
-        fps: Frames per second.
-        width: The largest width, in pixels. A GIF has 640 by default.
-        with_network: Whether the film has room for a network beside the frames.
+    path: Its name ends with one of `FORMATS`.
+    width: The largest width, in pixels. A GIF has 640 by default.
+    with_network: Whether the film has room for a network beside the frames.
 
-    Raises:
-        InputError: The file cannot be written.
-        RunError: The film has no picture.
+    Raises InputError if the file cannot be written, and RunError if the film has no picture.
     """
     if width is None and path.suffix == ".gif":
         width = _GIF_WIDTH
@@ -116,12 +112,9 @@ def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experime
     If EnvPool cannot draw an environment, Gymnasium's environment of the same name replaces it. It plays other episodes
     from the same seeds. The remark is empty if the experiment is returned unchanged.
 
-    Args:
-        experiment: The experiment of the champion.
-        mode: "rgb_array" for frames, "human" for a window.
+    Raises InputError if Gymnasium's environment has observations or actions of another size, or cannot be made.
 
-    Raises:
-        InputError: Gymnasium's environment has observations or actions of another size, or cannot be made.
+    mode: "rgb_array" for frames, "human" for a window.
     """
     env = experiment.config.env
     if env.engine != "envpool" or (mode == "rgb_array" and can_draw(env.id)):
@@ -256,19 +249,16 @@ def film_episodes(
 ) -> list[EpisodeResults]:
     """Film episodes one after another, each with a title card; return their results.
 
-    Each episode is played twice: the first time for its result, which the title card states.
+    Each episode is played twice: the first time for its result, which the title card states. All episodes are in one
+    environment.
 
-    Args:
-        subjects: The episodes, all in one environment.
-        path: The file of the film.
-        width: Its largest width, in pixels.
-        condense_to: The longest film of an episode, in seconds. Of a longer episode, only every k-th step is shown.
-        cut_after: The seconds of film after which an episode is cut.
-        check: Called at each step; may raise an error to give up the film.
+    width: The largest width, in pixels.
+    condense_to: The longest film of an episode, in seconds. Of a longer episode, only every k-th step is shown.
+    cut_after: The seconds of film after which an episode is cut.
+    check: Called at each step; may raise an error to give up the film.
 
-    Raises:
-        InputError: The environment cannot be drawn, or the film cannot be written.
-        EpisodeError: An episode fails, but did not fail in the log.
+    Raises InputError if the environment cannot be drawn or the film cannot be written. Raises EpisodeError if an
+    episode fails, but did not fail in the log.
     """
     networks = [subject.network() for subject in subjects]
     first = subjects[0]

@@ -323,10 +323,9 @@ def shortest_run(config: Config) -> Config:
 def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str, Any]:
     """Return the duration of bare Python, of an import, and of a run up to its first step, with budgets.
 
-    Args:
-        config: The configuration that has the environment, the network and the section `compute` of the run.
-        directory: The directory for the experiment and its run files.
-        rounds: The number of measurements. The smallest time of each process counts.
+    config: The configuration that has the environment, the network and the section `compute` of the run.
+    directory: The directory for the experiment and its run files.
+    rounds: The number of measurements. The smallest time of each process counts.
     """
     experiment = Path(directory) / "start.toml"
     experiment.write_text(shortest_run(config).to_toml(), encoding="utf-8")
