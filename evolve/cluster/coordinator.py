@@ -87,7 +87,7 @@ class Coordinator:
         """Update the shared state of all workers. They apply an update before they handle any later message.
 
         Args:
-            updates: Pairs of an update and the rank of a worker that does not need it; 0 if all need it.
+            updates: Pairs of an update and the rank of a worker that does not need it, or 0.
             version: The version of the shared state afterwards.
         """
         for content, skip in updates:
@@ -182,7 +182,7 @@ class Coordinator:
         return queue.pending.items
 
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
-        """Give the items of lost workers to other ranks. An item that loses several workers counts as failed."""
+        """Give the items of lost workers to other ranks. An item that kills several workers counts as failed."""
         # All lost workers are removed before any item is handed out, so that no item goes to another lost worker.
         losses = self._workers.remove_lost(queue.busy, job.patience)
         for loss in losses:
@@ -245,7 +245,7 @@ class Coordinator:
 
 
 def idle_sleep(seconds: float) -> float:
-    """Return how long rank 0 may sleep between two probes for messages. seconds: The work that workers have ahead."""
+    """Return the seconds that rank 0 may sleep between two probes. seconds: the work that workers have ahead."""
     return min(_SLEEP_SHARE * seconds, LONGEST_SLEEP)
 
 

@@ -83,18 +83,6 @@ class Work:
     quick_steps: int | None = None
     threads: int = 1
 
-    def reason_for_one_process(self) -> str:
-        """Return a remark if one process finishes the work before MPI would have started; else an empty text."""
-        if self.quick_steps is None or self.quick_steps > _FEW_STEPS:
-            return ""
-        return f"{self.quick_steps:,} quick steps at most take no longer than MPI takes to start"
-
-    def reason_for_fewer(self, workers: int) -> str:
-        """Return a remark if there are fewer episodes at a time than workers; else an empty text."""
-        if self.episodes_at_once is None or self.episodes_at_once >= workers:
-            return ""
-        return f"there are only {pluralize(self.episodes_at_once, 'episode')} at a time"
-
 
 @dataclass(frozen=True)
 class WorkerCount:
@@ -156,28 +144,23 @@ def check_not_too_many(argument: str, processes: int) -> None:
 def count_workers(asked: int | str, work: Work) -> WorkerCount:
     """Return the number of workers to start. asked: the number, or "auto"."""
     cores = number_of_cores()
-    if asked == "auto":
-        return _suitable_workers(work, cores)
-    workers = int(asked)
+    is_auto = asked == "auto"
+    workers = max(1, cores // work.threads) if is_auto else int(asked)  # by default, each thread has a core
     if workers == 1 and work.threads > 1:
         return WorkerCount(1, cores, threads=work.threads)
-    if workers == 1:
-        return WorkerCount(1, cores, "MPI is useful only with two or more workers")
-    remark = work.reason_for_one_process() or work.reason_for_fewer(workers)
-    if not remark and workers > cores:
+    remark, suitable = "", workers
+    if workers == 1 and not is_auto:
+        remark = "MPI is useful only with two or more workers"
+    elif work.quick_steps is not None and work.quick_steps <= _FEW_STEPS:
+        remark, suitable = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start", 1
+    elif work.episodes_at_once is not None and workers > work.episodes_at_once:
+        suitable = work.episodes_at_once
+        remark = f"there are only {pluralize(suitable, 'episode')} at a time"
+    elif workers > cores:
         remark = "more workers than cores are no faster"
-    return WorkerCount(workers, cores, remark)
-
-
-def _suitable_workers(work: Work, cores: int) -> WorkerCount:
-    most = max(1, cores // work.threads)  # each of their threads has a core
-    if most == 1 and work.threads > 1:
-        return WorkerCount(1, cores, threads=work.threads)
-    if remark := work.reason_for_one_process():
-        return WorkerCount(1, cores, remark, work.threads)
-    if work.episodes_at_once is None:
-        return WorkerCount(most, cores, threads=work.threads)
-    return WorkerCount(min(most, work.episodes_at_once), cores, work.reason_for_fewer(most), work.threads)
+    if is_auto:
+        return WorkerCount(suitable, cores, remark, work.threads)
+    return WorkerCount(workers, cores, remark)  # the user's number, even if it is not suitable
 
 
 @dataclass(frozen=True)

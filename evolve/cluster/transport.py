@@ -43,7 +43,8 @@ PATIENCE, LONG_PATIENCE = 10, 60
 _MPIRUN = ("prterun", "mpirun", "orterun")
 _FINALIZING = threading.Lock()
 _NO_FABRIC = {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}
-# A shell script: kill the process $1 and its children after $2 seconds, unless the process has ended.
+# A shell script: kill the process $1 and its children after $2 seconds, unless it has ended. The number of an ended
+# process may be used again, so the script also checks the name.
 _END_LAUNCHER = f"""
 for _ in $(seq "$2"); do
     sleep 1

@@ -45,10 +45,10 @@ _ENDED = (errno.ECONNRESET, errno.EPIPE)
 class Watchdog:
     """Raises EpisodeTimeout in code that does not call `pat` for `limit` + max(1, `limit` / 10) seconds.
 
-    Native code delays the exception. After `patience(limit)` seconds, the watchdog prints a traceback instead. Outside
-    the main thread it does nothing. Between the first `pat` and `disarm` it uses the process's SIGALRM and interval
-    timer; `disarm` restores the handler and the rest of the timer. As a context manager it pats at the beginning and
-    disarms at the end. The time for which SIGTSTP suspends the process (Ctrl-Z, SLURM) does not count.
+    Native code delays the exception. If `patience(limit)` seconds pass, the watchdog prints a traceback. Outside the
+    main thread it does nothing. Between the first `pat` and `disarm` it uses the process's SIGALRM and interval timer;
+    `disarm` restores the handler and the rest of the timer. As a context manager it pats at the beginning and disarms
+    at the end. The time for which SIGTSTP suspends the process (Ctrl-Z, SLURM) does not count.
 
     Args:
         limit: In seconds.
@@ -60,7 +60,7 @@ class Watchdog:
         self._fatal = fatal
         self._grace = max(1.0, limit / 10)  # seconds between alarms, after the first
         self._every = min(0.1, limit / 20)  # seconds within which further calls of `pat` do nothing
-        # Times of `time.monotonic`: of the first and of the last `pat`, and of the last `_arm`; -inf while disarmed.
+        # The times (`time.monotonic`) of the first `pat`, of the last `pat`, and of the last `_arm`.
         self._begun = self._patted = self._armed = -math.inf
         self._warned = False  # whether the first of two alarms has rung
         self._paused = False
@@ -308,12 +308,8 @@ def _keep_alive(connection: socket.socket, seconds: float) -> None:
     """Let the operating system end a connection if the other end does not answer for a number of seconds."""
     every = min(max(1, round(seconds / (2 * _PROBES))), _LONGEST_PAUSE)
     idle = min(max(1, round(seconds) - _PROBES * every), _LONGEST_PAUSE)
-    options = {
-        "TCP_KEEPIDLE": idle,
-        "TCP_KEEPINTVL": every,
-        "TCP_KEEPCNT": _PROBES,
-        "TCP_USER_TIMEOUT": round(1000 * seconds),
-    }
+    limit = round(1000 * seconds)
+    options = {"TCP_KEEPIDLE": idle, "TCP_KEEPINTVL": every, "TCP_KEEPCNT": _PROBES, "TCP_USER_TIMEOUT": limit}
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in options.items():
         if hasattr(socket, option):

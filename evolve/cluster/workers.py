@@ -24,7 +24,7 @@ _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
 _SILENCE_EVERY = 0.1  # seconds between two counts of the silence of all workers
 _LONGEST_PASSED = 0.5  # the most seconds that count between two checks, as rank 0 may have been suspended itself
 
-# A chunk has as many episodes as a worker has slots, or as are worth a message. It may have more while it takes at most
+# A chunk has at most one episode per slot of a worker, or as many as are worth a message. A longer chunk takes at most
 # `_LONG_SECONDS`, has at most `_MOST_EPISODES`, and is at most 1 / `_SHARES` of the episodes per worker.
 _MOST_EPISODES = 8192
 _LONG_SECONDS, _SHARES = 1.0, 8

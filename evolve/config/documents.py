@@ -337,9 +337,7 @@ def _name(values: Mapping[str, Any], keyed: bool) -> str:
 
 def _text(value: Any, keyed: bool) -> str:
     if isinstance(value, dict):
-        parts = [f"{key}-{_text(part, keyed)}" if keyed else _text(part, keyed) for key, part in value.items()]
-    elif isinstance(value, list):
-        parts = [_text(part, keyed) for part in value]
-    else:
-        return str(value)
-    return "-".join(parts)
+        value = [f"{key}-{_text(part, keyed)}" if keyed else part for key, part in value.items()]
+    if isinstance(value, list):
+        return "-".join(_text(part, keyed) for part in value)
+    return str(value)

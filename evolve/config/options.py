@@ -1,4 +1,4 @@
-"""`Options` is the base class of all tables of settings. Also the types of settings, and errors for invalid ones."""
+"""`Options` is the base class of all tables of settings. Here are also the types of settings, and their errors."""
 
 import difflib
 import math
@@ -111,22 +111,19 @@ def observation_index(metric: str) -> int | None:
 
 def writable(value: Any) -> Any:
     """Return the value if TOML can represent it exactly. Raises ValueError otherwise."""
-    parts: Iterable[Any] = ()
-    if isinstance(value, dict):
-        parts, fits = value.values(), all(isinstance(key, str) for key in value)
-    elif isinstance(value, list):
-        parts, fits = value, True
-    elif isinstance(value, int):
-        fits = -(2**63) <= value < 2**63
-    elif isinstance(value, float):
-        fits = math.isfinite(value)
-    else:
-        fits = isinstance(value, str)
-    for part in parts:
-        writable(part)
-    if not fits:
+    if not _is_writable(value):
         raise ValueError("text, finite numbers of at most 64 bits, booleans, lists and tables")
     return value
+
+
+def _is_writable(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_writable(part) for key, part in value.items())
+    if isinstance(value, list):
+        return all(map(_is_writable, value))
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return math.isfinite(value) if isinstance(value, float) else isinstance(value, str)
 
 
 _DISTRIBUTION = "one of uniform, log_uniform and integers = [low, high], or choice = [one, another, …]"

@@ -175,7 +175,7 @@ class ExactRollout(_WholeEpisodes):
         return self.play.task.has_world and self.play.batch.can_give
 
     def give(self, other: "ExactRollout") -> None:
-        """Give half of the running episodes to an empty rollout of the same task and network. Both must be able to."""
+        """Give half of the running episodes to an empty rollout of the same task and network. Both can give."""
         assert isinstance(self.play, NativePlay)
         assert isinstance(other.play, NativePlay)
         self.play.give(other.play, self.play.running // 2)

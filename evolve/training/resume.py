@@ -80,8 +80,8 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
 def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None:
     """Return the normalizer [2, O] of the champion's generation from the checkpoint of a run.
 
-    The checkpoint of an earlier version has none. Another checkpoint has none if observations are not normalized, or if
-    the strategy may evaluate its champion again. Raises InputError if the array is damaged.
+    None if observations are not normalized, or if the strategy may evaluate its champion again. Files of earlier
+    versions have none, too. Raises InputError if the array is damaged.
     """
     normalizer = run.checkpoint.get(CHAMPION_NORMALIZER)
     if normalizer is not None:

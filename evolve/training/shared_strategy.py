@@ -195,12 +195,9 @@ class SharedStrategy:
                 every_column = slice(0, W)
                 parts = [(0, every_column, _sum_columns(asked, fitness, every_column, self._threads))]
         if workers_have_state:
-            no_traces, no_measures = np.zeros(0), np.zeros((len(fitness), 0))
-            results = TellResults(
-                fitness,
-                no_traces if mean_traces is None else mean_traces,
-                no_measures if measures is None else measures,
-            )
+            traces = np.zeros(0) if mean_traces is None else mean_traces
+            measured = np.zeros((len(fitness), 0)) if measures is None else measures
+            results = TellResults(fitness, traces, measured)
             # Each part of the sums goes to all workers but the one that computed it. Then all workers get the results.
             updates = [(frame_of(ColumnSums(columns.start, sums), _KINDS), worker) for worker, columns, sums in parts]
             updates.append((frame_of(results, _KINDS), 0))

@@ -133,13 +133,11 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
     step, what, sides = None, first.what, unequal.sides
     if (key := first.key) is not None:
         generation, candidate, episode = key
-        log, other_log = (logs.log_of_record(run.records[generation], candidate).episode_log(episode) for run in (a, b))
-        played, other_played = (_play(run, key) if play else None for run in (a, b))
-        step, what = logs.first_different_step(_with_hashes(log, played), _with_hashes(other_log, other_played))
-        sides = (
-            playing.side(str(a.path), log, played, step),
-            playing.side(str(b.path), other_log, other_played, step),
-        )
+        ours, theirs = (logs.log_of_record(run.records[generation], candidate).episode_log(episode) for run in (a, b))
+        our_play, their_play = (_play(run, key) if play else None for run in (a, b))
+        step, what = logs.first_different_step(_with_hashes(ours, our_play), _with_hashes(theirs, their_play))
+        one, other = (str(run.path) for run in (a, b))
+        sides = playing.side(one, ours, our_play, step), playing.side(other, theirs, their_play, step)
     cause, why = explain(logs.refine(what, first.generation, unequal.manifests), step)
     why += _WHICH if cause == "log" else ""
     keys = _different_settings(unequal)
