@@ -248,7 +248,7 @@ def check_metrics(engine: Engine) -> None:
     """
     if not engine.metric_names:
         return
-    one, two = (_metrics_of_an_episode(engine) for _ in range(2))
+    one, two = _episode_metrics(engine), _episode_metrics(engine)
     if one is not None and two is not None and (one != two).any():
         first_different = int((one != two).any(axis=0).argmax())
         name = engine.metric_names[first_different]
@@ -261,7 +261,7 @@ def seems_endless(engine: Engine) -> bool:
     return _ends_in_time(engine) is False
 
 
-def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
+def _episode_metrics(engine: Engine) -> Int64 | None:
     """Return the metrics [2, M] of an episode in slot 0; None if the episode fails, or does not end in time.
 
     Raises InputError if a metric is missing.
@@ -299,15 +299,16 @@ def _random_outputs(steps: int, engine: Engine) -> Float32:
 
 def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:
     """Return the first difference of two episodes in words; None if there is none within `PAIR_SECONDS`."""
-    begin = math.inf  # set after the reset, because making and resetting environments may take long
+    begin = math.inf
     nothing: Transition = {}
     for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
         if found := _difference("", a, b):
-            return f"{found} of {f'step {step}' if step else 'reset'}"
-        now = time.perf_counter()
-        if now - begin > PAIR_SECONDS:
+            when = f"step {step}" if step else "reset"
+            return f"{found} of {when}"
+        if step == 0:  # the clock starts after the reset, because making and resetting environments may take long
+            begin = time.perf_counter()
+        elif time.perf_counter() - begin > PAIR_SECONDS:
             break
-        begin = min(begin, now)
     return None
 
 
@@ -319,7 +320,10 @@ def _difference(name: str, a: Any, b: Any) -> str | None:
         parts = ((f"{name}[{index}]", x, y) for index, (x, y) in enumerate(zip_longest(a, b)))
     else:
         return _unequal(name, np.asarray(a), np.asarray(b))
-    return next(filter(None, (_difference(*part) for part in parts)), None)
+    for part in parts:
+        if found := _difference(*part):
+            return found
+    return None
 
 
 def _unequal(name: str, a: Any, b: Any) -> str | None:

@@ -87,8 +87,9 @@ class CompiledSlots:
         tiles = calls * (self._slots_per_call // lanes)
         O, A, S = task.observation_size, task.action_size, task.state_size
         self._states = np.zeros((tiles, S, lanes))
-        self._seeds, self._steps = (np.zeros(tiles * lanes, np.int64) for _ in range(2))
-        self._outputs, self._observations = (np.zeros((tiles, n, lanes), np.float32) for n in (A, O))
+        self._seeds, self._steps = np.zeros(tiles * lanes, np.int64), np.zeros(tiles * lanes, np.int64)
+        self._outputs = np.zeros((tiles, A, lanes), np.float32)
+        self._observations = np.zeros((tiles, O, lanes), np.float32)
         self._rewards, self._ended = np.zeros(tiles * lanes), np.zeros(tiles * lanes, np.bool_)
         self._options = task.kernel_constants()
         self._parameters_of = task.parameters_of
@@ -103,12 +104,13 @@ class CompiledSlots:
         addresses = (array.ctypes.data for array in arrays)
         self._structure = TaskStructure(O, A, S, task.step_limit, *addresses, self._slots_per_call)
         self.address = ctypes.addressof(self._structure)
-        self._begin, self._step = (native.bind(f"{task.kernel}_{name}", [ADDRESS, INT64]) for name in ("begin", "step"))
+        self._begin = native.bind(f"{task.kernel}_begin", [ADDRESS, INT64])
+        self._step = native.bind(f"{task.kernel}_step", [ADDRESS, INT64])
 
     @property
     def addresses(self) -> dict[str, int]:
         """The addresses of the task's functions and of its structure (`at`), for the rollout kernel."""
-        step, begin = (native.function_address(function) for function in (self._step, self._begin))
+        step, begin = native.function_address(self._step), native.function_address(self._begin)
         return {"step": step, "begin": begin, "at": self.address}
 
     def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
@@ -182,7 +184,7 @@ class _ArraySlots:
         self._task = task
         self._limit = task.step_limit
         self.states = task.blank(slots)
-        self._seeds, self._steps = (np.zeros(slots, np.int64) for _ in range(2))
+        self._seeds, self._steps = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
 
     def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         self._seeds[slots] = seeds

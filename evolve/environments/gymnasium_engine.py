@@ -94,7 +94,10 @@ class GymnasiumEngine:
             seconds = _step_seconds(self._envs[0], self._actions)
         except (Exception, SystemExit):  # the evaluation will meet the same error, and report where it happened
             return 8
-        return next((n for n in (8, 16, 32) if n * seconds > _TICK_SECONDS), 64)
+        for slots in (8, 16, 32):
+            if slots * seconds > _TICK_SECONDS:
+                return slots
+        return 64
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""

@@ -70,7 +70,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 
     def make(drawn: Table = example) -> _Env:
         # Each object gets copies, because it may change its lists and tables: `config.pop("size")`.
-        with _each_warning_of_mujoco_once():
+        with _mujoco_warnings_once():
             env: _Env = gymnasium.make(
                 options.id if found is None else EnvSpec(options.id, entry_point=found),
                 max_episode_steps=options.max_episode_steps,
@@ -94,7 +94,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 
 
 @contextmanager
-def _each_warning_of_mujoco_once() -> Iterator[None]:
+def _mujoco_warnings_once() -> Iterator[None]:
     """Log a warning of MuJoCo only once. MuJoCo would print it for each object, and append it to a file."""
     mujoco: Any = sys.modules.get("mujoco")
     if mujoco is None or mujoco.get_mju_user_warning() is not None:  # the user has another place for warnings

@@ -253,9 +253,9 @@ class CupyDevice:
         self.allocated = 0
         runtime.free(0)  # creates the CUDA context
         self._budget = int(runtime.memGetInfo()[1] * _USABLE) // sharing
-        wanted = _MAJOR, _MINOR, _MULTIPROCESSORS
-        major, minor, self.multiprocessors = (int(runtime.deviceGetAttribute(which, number)) for which in wanted)
+        major, minor = (int(runtime.deviceGetAttribute(which, number)) for which in (_MAJOR, _MINOR))
         self.architecture = f"sm_{major}{minor}"
+        self.multiprocessors = int(runtime.deviceGetAttribute(_MULTIPROCESSORS, number))
         self.modules: dict[str, Any] = {}
         """The loaded modules by compilation unit, in the order of loading."""
         self._load("")  # if kernels cannot be compiled, fail here, before a run

@@ -111,8 +111,10 @@ class DeviceColumns:
 
     def _copies(self, k: int, count: int) -> list[slice]:
         """Return slices of k slots, each small enough for one copy of `count` numbers per slot, or of one slot."""
-        at_once = max(1, LARGEST_COPY // max(1, count * self._dtype.itemsize))
-        return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
+        if not count:
+            return []
+        at_once = max(1, LARGEST_COPY // (count * self._dtype.itemsize))
+        return [slice(n, n + at_once) for n in range(0, k, at_once)]
 
     def _launch(self, kernel: str, k: int, *arguments: int) -> None:
         """Run a kernel with a block for each of k slots."""

@@ -112,7 +112,7 @@ class Paths:
             for block in matrix:
                 strength = strength + sizes[block]
             strengths.append(strength)
-        fed, used = (self._flows(strengths, forwards) for forwards in (True, False))
+        fed, used = self._flows(strengths, forwards=True), self._flows(strengths, forwards=False)
         found = []
         for matrix in self.matrices:
             rows, columns = matrix[0].shape

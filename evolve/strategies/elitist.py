@@ -203,7 +203,8 @@ class Elitist(contract.Strategy[contract.State]):
         both = concatenate(elite.take(candidates[old]), children)
         # `both` has the survivors first. If `candidates` has another order, put the genomes into this order.
         order = np.argsort(~old, kind="stable")
-        return both if (order[:-1] < order[1:]).all() else both.take(np.argsort(order))
+        is_right_order = bool((order[:-1] < order[1:]).all())
+        return both if is_right_order else both.take(np.argsort(order))
 
     def champion(self, state: contract.State) -> Genomes:
         """Return the best genome of the elite."""

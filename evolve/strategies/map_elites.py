@@ -205,7 +205,8 @@ class MapElites(contract.Strategy[Archive]):
         candidates = contract.requested_candidates(self._P, candidates)
         has_start = isinstance(self._layout, contract.StartLayout)
         if len(state):
-            first, second = (state.genomes.take(row[candidates]) for row in self._parents_of(state, generation))
+            parents = self._parents_of(state, generation)[:, candidates]
+            first, second = state.genomes.take(parents[0]), state.genomes.take(parents[1])
         else:
             first = second = contract.initial_genomes(self._layout, self._seed, generation, candidates)
             if not has_start:

@@ -276,8 +276,8 @@ class PruningRounds(contract.Strategy[PruningState]):
 
     def from_arrays(self, arrays: contract.Arrays) -> PruningState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
-        names = "round_mask", "round_chosen"
-        mask, next_mask = (stored_array(arrays, name, "W", np.bool_, W=self._W) for name in names)
+        mask = stored_array(arrays, "round_mask", "W", np.bool_, W=self._W)
+        next_mask = stored_array(arrays, "round_chosen", "W", np.bool_, W=self._W)
         record = RoundRecord.from_arrays(arrays, "rounds")
         return PruningState(self._strategy(mask).from_arrays(arrays), mask, next_mask, record)
 

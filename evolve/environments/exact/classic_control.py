@@ -47,7 +47,7 @@ class Acrobot(ExactTask[NoOptions]):
         mean_slope = ((stages[0] + 2.0 * stages[1]) + 2.0 * stages[2]) + stages[3]
         angle1, angle2, w1, w2 = start + (0.2 / 6.0) * mean_slope
         # Gymnasium wraps an angle in a loop. Two rounds are always enough, and give all episodes the same work.
-        angle1, angle2 = (_wrap_once(_wrap_once(angle)) for angle in (angle1, angle2))
+        angle1, angle2 = _wrap_once(_wrap_once(angle1)), _wrap_once(_wrap_once(angle2))
         w1, w2 = clipped(w1, -4 * math.pi, 4 * math.pi), clipped(w2, -9 * math.pi, 9 * math.pi)
         moved = _state(np.stack([angle1, angle2, w1, w2]))
         _, sine1, cosine1, _, sine2, cosine2, _, _ = moved
