@@ -16,7 +16,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from evolve import cluster, training
 from evolve.cli import imported
@@ -172,11 +172,20 @@ class App:
 
 Body = Callable[[App, list[str]], int]
 """The function of a command. It takes the app of rank 0 and the arguments, and returns the exit code."""
+WorkOf = Callable[[list[str]], Work]
+"""Returns the amount of work for the arguments of a command."""
 
 
-def launch(
-    name: str, body: Body, argv: list[str] | None = None, work: Callable[[list[str]], Work] | None = None
-) -> int:
+class Command(NamedTuple):
+    """A command with its arguments. Only commands with the option `--workers` have `work`."""
+
+    name: str
+    body: Body
+    argv: list[str]
+    work: WorkOf | None = None
+
+
+def launch(name: str, body: Body, argv: list[str] | None = None, work: WorkOf | None = None) -> int:
     """Run a command on every rank, and return its exit code. Rank 0 runs `body`, and the other ranks serve rank 0.
 
     Rank 0 prints an error as one plain message, and always dismisses the workers. Any other failure of a rank ends the
@@ -194,7 +203,7 @@ def launch(
         code = _run_in_ranks(name, argv, work)
         if code is not None:
             return code
-    return _launch_here(name, body, argv, work)
+    return _launch_here(Command(name, body, argv, work))
 
 
 def launch_light(name: str, argv: list[str]) -> int | None:
@@ -207,7 +216,7 @@ def launch_light(name: str, argv: list[str]) -> int | None:
     asks_for_workers = any(word.startswith("--workers") for word in argv)
     if cluster.launched().rank != 0 and not asks_for_workers:
         imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
-        return _launch_here(name, _no_body, argv)
+        return _launch_here(Command(name, _no_body, argv))
     if asks_for_workers and name in WITH_WORKERS:
         return _run_in_ranks(name, argv, None)
     return None
@@ -229,7 +238,7 @@ def _open_streams() -> None:
     sys.stderr = BestEffortStream(sys.stderr)
 
 
-def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work] | None) -> int | None:
+def _run_in_ranks(command: str, argv: list[str], work: WorkOf | None) -> int | None:
     """Run a command in new ranks if `--workers` asks for them. Return the exit code; None if no rank was started.
 
     It prints errors, such as a wrong number of workers or a missing mpirun.
@@ -284,31 +293,31 @@ def say(command: str, text: str) -> None:
     print(f"evolve.{command}: {text}", file=sys.stderr, flush=True)
 
 
-def _launch_here(name: str, body: Body, argv: list[str], work: Callable[[list[str]], Work] | None = None) -> int:
+def _launch_here(command: Command) -> int:
     """Run a command on this rank, or serve it; return the exit code."""
     stop = StopFlag()
     stop.install()  # before MPI starts: an interrupt during its start would leave the other ranks waiting
     try:
         transport = cluster.connect()
     except InputError as error:
-        return _refuse(name, error)
+        return _refuse(command.name, error)
     except RunError as error:  # rank 0 was lost, and MPI_Finalize might wait for it forever
-        _print_error(name, error)
+        _print_error(command.name, error)
         os._exit(error.exit_code)
     faulthandler.enable()  # after MPI: its own handler prints no Python stack
     try:
         if transport.rank != 0:
             replica = training.StrategyReplica()
-            with stdout_for_json("--json" in argv):
+            with stdout_for_json("--json" in command.argv):
                 cluster.serve(transport, kept_rollouts(), lambda: stop.signal, replica, _close_environments)
             transport.leave(0)
             return 0
-        return _coordinate(name, body, App(transport, stop), argv, work)
+        return _coordinate(command, App(transport, stop))
     except BaseException as error:
         if not isinstance(error, EvolveError):
             traceback.print_exc()
         elif transport.rank == min(set(range(transport.size)) - transport.gone):
-            _print_error(name, error)  # rank 0 has died, and this is the lowest rank left
+            _print_error(command.name, error)  # rank 0 has died, and this is the lowest rank left
         else:
             transport.leave(1)  # a launcher may hang, or lose the exit code, if two ranks ask it to abort
         transport.abort(1)
@@ -323,17 +332,17 @@ def _refuse(name: str, error: EvolveError) -> int:
     return mpirun.hand_over(error.exit_code)
 
 
-def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable[[list[str]], Work] | None) -> int:
+def _coordinate(command: Command, app: App) -> int:
     """Run a command on rank 0, and dismiss the workers; return the exit code."""
     transport = app.transport
     mpirun.say_begun()
     app.stop.interrupts = True
-    code = _guarded(name, body, app, argv, work)
+    code = _guarded(command, app)
     # A supervisor asks its ranks to stop by SIGUSR1. SIGTERM comes from a launcher that ends the job after a death.
     is_lost = bool(transport.silent) or app.stop.signal == signal.SIGTERM
     code = mpirun.hand_over(code, start_again=is_lost and code == Stopped.exit_code)
     all_have_left = cluster.dismiss(transport)
-    with stdout_for_json("--json" in argv):  # an environment may print when it is closed
+    with stdout_for_json("--json" in command.argv):  # an environment may print when it is closed
         _close_environments()
     if not all_have_left or transport.abandoned:
         sys.stdout.flush()
@@ -342,25 +351,25 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str], work: Callable
     return code
 
 
-def _remark(name: str, work: Callable[[], Work]) -> None:
+def _remark(command: Command) -> None:
     """Tell the user if the work is too little for the workers that `--workers` has started."""
     workers = mpirun.supervised_workers()
-    if workers is not None:
-        remark = count_workers(workers, work()).remark
+    if workers is not None and command.work is not None:
+        remark = count_workers(workers, command.work(command.argv)).remark
         # The process that started the ranks has printed the remark that does not depend on the work.
         if remark != count_workers(workers, Work()).remark:
-            say(name, remark)
+            say(command.name, remark)
 
 
-def _guarded(name: str, body: Body, app: App, argv: list[str], work: Callable[[list[str]], Work] | None) -> int:
+def _guarded(command: Command, app: App) -> int:
     """Run the body of a command, and print its error as one message; return the exit code."""
+    name = command.name
     try:
         cluster.check_arguments(app.transport)
         code = 0
         with suppress(Answered):  # the parser has printed the help
-            if work is not None:
-                _remark(name, lambda: work(argv))
-            code = body(app, argv)
+            _remark(command)
+            code = command.body(app, command.argv)
         sys.stdout.flush()
         return code
     except EvolveError as error:
