@@ -369,7 +369,7 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
     runs = [run for group in groups for run in group.runs]
     evaluated = any_evaluated(runs)
     score = _held_out_mean if evaluated else _last_best
-    notes = [_missing(runs)] if any(run.held_out is not None for run in runs) else [_NOT_EVALUATED]
+    notes = [_note_on_missing(runs)] if any(run.held_out is not None for run in runs) else [_NOT_EVALUATED]
     rows: list[Comparison] = []
     for groups_of_env in by_environment(groups):
         limits = _range([run for group in groups_of_env for run in group.runs], evaluated)
@@ -444,7 +444,7 @@ def _last_best(run: StoredRun) -> float:
     return float(run.records[-1].champion_fitness)
 
 
-def _missing(runs: Sequence[StoredRun]) -> str:
+def _note_on_missing(runs: Sequence[StoredRun]) -> str:
     """Return a note about runs without a held-out mean and about failed held-out episodes; it may be empty."""
     all_failed, not_evaluated, some_failed = [], [], []
     for run in runs:

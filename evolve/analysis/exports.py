@@ -429,4 +429,5 @@ def _torch_action(torch: Any, policy: "Policy", space: Any, outputs: Any) -> Any
         value = torch.minimum(torch.maximum(value, floor), ceiling)
         if is_rounded(space):
             value = torch.round(value)
-    return value.to(getattr(torch, np.dtype(space.dtype).name)).reshape(-1, *space.shape)
+    dtype = getattr(torch, np.dtype(space.dtype).name)
+    return value.to(dtype).reshape(-1, *space.shape)

@@ -167,6 +167,10 @@ _GO_ON = b"+"
 _SCRIPT_ENDED = "the script has left its run, or has ended"
 
 
+def _message(kind: bytes, *values: int | str) -> bytes:
+    return kind + json.dumps(values).encode()
+
+
 def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Generator[Generation]:
     """Evolve a run on ranks that this process starts; yield each generation if `options.sees_each`.
 
@@ -257,7 +261,8 @@ def serve_script(work: ScriptWork) -> None:
             link.send(_ERROR + errors.error_to_json(error))
     except BaseException as error:
         if link is not None:
-            link.send(_ERROR + errors.error_to_json(errors.RunError(errors.one_line(error))))
+            failure = errors.RunError(errors.one_line(error))
+            link.send(_ERROR + errors.error_to_json(failure))
         raise
 
 
@@ -321,7 +326,7 @@ class _LogRelay(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a log record."""
-        self._link.send(_LOGGED + json.dumps([record.levelno, record.getMessage()]).encode())
+        self._link.send(_message(_LOGGED, record.levelno, record.getMessage()))
 
 
 class _Relay(ProgressReporter):
@@ -332,10 +337,10 @@ class _Relay(ProgressReporter):
         self._link = link
         self._wanted = options.progress
         self._sent_at = 0.0
-        link.send(_BEGIN + json.dumps([completed, steps]).encode())
+        link.send(_message(_BEGIN, completed, steps))
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Send the progress of the current evaluation, at most every `MIN_REFRESH` seconds."""
         if self._wanted and time.monotonic() - self._sent_at > MIN_REFRESH:
             self._sent_at = time.monotonic()
-            self._link.send(_UPDATE + json.dumps([int(purpose), done, episodes, idle]).encode())
+            self._link.send(_message(_UPDATE, int(purpose), done, episodes, idle))

@@ -140,7 +140,8 @@ def table(ranked: Sequence[ranking.RankedRow], several: bool, markdown: bool = F
     lines = [shown, *([row[name] for name in shown] for row in rows)]
     if markdown:
         lines.insert(1, ["---"] * len(shown))
-        return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines)
+        escaped = [[cell.replace("|", "/") for cell in cells] for cells in lines]
+        return "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
     return display.table(lines, width(), {n for n, name in enumerate(shown) if name in _LEFT})
 
 

@@ -55,7 +55,8 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
     if quick:
         page, has_film = html.make_page(runs, groups, None)
     else:
-        with ReportProgress(sum(len(group.runs) for group in groups)) as progress:
+        number_of_runs = sum(len(group.runs) for group in groups)
+        with ReportProgress(number_of_runs) as progress:
             page, has_film = html.make_page(runs, groups, partial(_summarize, app, progress))
     html.save(page, output)
     return has_film

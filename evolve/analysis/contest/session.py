@@ -118,11 +118,11 @@ def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
     """Return the first difference from the known runs in words; "" without a difference."""
     for leg, expected in contest.golden()["sizes"][size].items():
         if played[leg].work.digest != expected["digest"]:
-            return f"{leg}, {_where(expected['tags'], played[leg].tags)}"
+            return f"{leg}, {_place_of_difference(expected['tags'], played[leg].tags)}"
     return ""
 
 
-def _where(expected: list[str], got: tuple[str, ...]) -> str:
+def _place_of_difference(expected: list[str], got: tuple[str, ...]) -> str:
     """Return the first generation and candidate with another tag, in words."""
     for generation, (right_tags, tags) in enumerate(zip(expected, got, strict=True)):
         for at in range(0, len(right_tags), TAG):

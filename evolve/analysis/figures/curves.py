@@ -300,14 +300,14 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
         low = drawable(np.array([quantile(sample, 0.1) for sample in samples]))
         high = drawable(np.array([quantile(sample, 0.9) for sample in samples]))
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0 if len(x) > 1 else 6)
-        labels.append(LineLabel("middle 80 % of the population", *_end(x, low), FAINT))
+        labels.append(LineLabel("middle 80 % of the population", *_last_point(x, low), FAINT))
     _band(panel, x, summary, line_style, seeds)
     _line(panel, x, other, color=INK, lw=1.1, ls="--")
     of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
     text, mark = _held_out(group)
     unmarked = f"\n{text}" if text and mark is None else ""
-    labels.append(LineLabel(f"{main}{of_seeds}{unmarked}", *_end(x, summary[1]), line_style["color"]))
-    labels.append(LineLabel(dashed + (" (median)" if seeds > 1 else ""), *_end(x, other), INK))
+    labels.append(LineLabel(f"{main}{of_seeds}{unmarked}", *_last_point(x, summary[1]), line_style["color"]))
+    labels.append(LineLabel(dashed + (" (median)" if seeds > 1 else ""), *_last_point(x, other), INK))
     labels += _mark_searches(panel, facet)
     if mark is not None:
         _, interval = mark
@@ -349,7 +349,7 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
             panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
         _band(panel, x, summary, line_style | dash, 1 if crowded else len(group.runs))
         _, mark = _held_out(group)
-        end = _end(x, summary[1])
+        end = _last_point(x, summary[1])
         labels.append(LineLabel(_label_of(facet, group), *end, line_style["color"], mark, line_style["ls"]))
     if kind != "fitness":
         return []
@@ -376,7 +376,7 @@ def _label_of(facet: Facet, group: RunGroup) -> str:
     return f"{name}\n{_held_out(group)[0]}".rstrip()
 
 
-def _end(x: Float64, values: Float64) -> tuple[float, float]:
+def _last_point(x: Float64, values: Float64) -> tuple[float, float]:
     """Return the last point of a line that has a value; y is NaN if no point has one."""
     known = np.flatnonzero(np.isfinite(values))
     last = known[-1] if len(known) else -1

@@ -245,7 +245,7 @@ def _front_or_archive(number: int, group: RunGroup) -> tuple[str, str, Picture |
     except EvolveError as error:
         return group.label, "", str(error)
     picture = _picture(f"kept{number}", what.partition(".")[0], figure)
-    return group.label, f"{_seed(run, group)}. {what}", picture
+    return group.label, f"{_seed_in_words(run, group)}. {what}", picture
 
 
 def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...]] | None:
@@ -275,7 +275,7 @@ def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[
 
     If the network cannot be drawn, the reason replaces the picture.
     """
-    caption = f"{_seed(best_run(group), group)}, {champion.title}: {champion.connections} left"
+    caption = f"{_seed_in_words(best_run(group), group)}, {champion.title}: {champion.connections} left"
     network = champion.network
     if isinstance(network, str):
         return group.label, f"{caption}.", network
@@ -285,7 +285,7 @@ def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[
     return group.label, f"{caption}{omission}.", picture
 
 
-def _seed(run: StoredRun, group: RunGroup) -> str:
+def _seed_in_words(run: StoredRun, group: RunGroup) -> str:
     """Return the seed of a group's best run in words, and the number of runs if the group has several."""
     seed = f"Seed {run.header.seed}"
     return seed if len(group.runs) == 1 else f"{seed}, the best of {len(group.runs)}"
@@ -327,7 +327,7 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
             film = clips[_key(run)]
             if film is not None:
                 urls = data_url("video/mp4", film.mp4), data_url("image/jpeg", film.jpeg)
-                films.append((f"{label}{_seed(run, group)}, {film.caption}", *urls))
+                films.append((f"{label}{_seed_in_words(run, group)}, {film.caption}", *urls))
     return films
 
 
