@@ -219,9 +219,10 @@ def film(
     for which in genomes:
         champion = chosen_champion(run, experiment, which)
         if champion.name:  # not the best of a generation, but another genome that the strategy keeps
-            chosen = verification.choose_episode(run, experiment, episode=episode or 0, which=which)
+            place = 0 if episode is None else episode
+            chosen = verification.choose_episode(run, experiment, episode=place, which=which)
             held_out = "held-out " if chosen.purpose is Purpose.HELD_OUT else ""
-            description = f"{held_out}episode {episode or 0}"
+            description = f"{held_out}episode {place}"
         elif episode is None:
             chosen, description = typical_episode(run, experiment, champion)
         else:

@@ -81,6 +81,7 @@ def median_connections(run: StoredRun) -> list[float]:
 
 def idle_shares(run: StoredRun) -> Float64:
     """Return the share of each generation in which each worker was idle, in %, [G, workers]; NaN if it was absent."""
+    # A damaged run file may hold a generation of 0 seconds.
     busy = np.array([record.busy_seconds / (record.seconds or np.nan) for record in run.records])
     idle = 100 * (1 - np.minimum(busy, 1))
     # Of several ranks, rank 0 is the coordinator and not a worker.

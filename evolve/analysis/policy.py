@@ -102,7 +102,7 @@ class Policy:
         rows = len(seeds) if several else batch
         with self._lock:
             self._begin(rows, seeds)
-            self._seeds, self._rows = seeds, rows  # rows: None if the first observation decides
+            self._seeds, self._fixed_rows = seeds, rows  # rows: None if the first observation decides
 
     def _begin(self, rows: int | None, seeds: Sequence[int]) -> None:
         """Begin an episode in each row.
@@ -110,7 +110,7 @@ class Policy:
         rows: The number of rows; None for a single observation.
         seeds: A seed for each row, or the seed of the first row.
         """
-        n = rows or 1
+        n = _num_networks(rows)
         if len(seeds) < n and seeds[0] + n > 2**63:
             raise InputError("seed", f"a seed from which {n:,} rows can count on, all below 2**63", seeds[0])
         slots = n if self._remembers else min(n, _SLOTS)
@@ -149,8 +149,8 @@ class Policy:
     def _advance(self, observation: Any) -> Float32:
         restore_ieee()
         try:
-            rows = _batch_size(self.experiment.spaces.observation, observation, is_batch=self._rows is not None)
-            encoded = np.zeros((rows or 1, self._codec.observation_size), np.float32)
+            rows = _batch_size(self.experiment.spaces.observation, observation, is_batch=self._fixed_rows is not None)
+            encoded = np.zeros((_num_networks(rows), self._codec.observation_size), np.float32)
             if rows is None:
                 self._codec.encode(observation, encoded[0])
             else:
@@ -159,7 +159,7 @@ class Policy:
             if self._at_start or rows != self._last_rows:
                 self._prepare(rows)
         except (ValueError, TypeError) as error:
-            kind = "an observation" if self._rows is None else f"a batch of {self._rows} observations"
+            kind = "an observation" if self._fixed_rows is None else f"a batch of {self._fixed_rows} observations"
             expected = f"{kind} of {self.experiment.config.env.id}, {self._codec.observation_size} numbers"
             raise InputError("observation", expected, f"an invalid one ({error})") from None
         outputs = self._step(encoded)
@@ -174,12 +174,12 @@ class Policy:
 
     def _prepare(self, rows: int | None) -> None:
         """Prepare a network for each row of a batch. Raises ValueError if the number of rows must not change."""
-        if self._rows is not None and rows != self._rows:
+        if self._fixed_rows is not None and rows != self._fixed_rows:
             raise ValueError(f"a batch of {rows}; call reset(batch={rows}) first to have {rows} rows")
         if self._remembers and not self._at_start and rows != self._last_rows:
             given, began = _in_words(rows), _in_words(self._last_rows)
             raise ValueError(f"{given} in an episode that began with {began}: call reset first")
-        if (rows or 1) != (self._last_rows or 1):
+        if _num_networks(rows) != _num_networks(self._last_rows):
             self._begin(rows, self._seeds)
         self._at_start = False
         self._last_rows = rows
@@ -245,7 +245,7 @@ class Policy:
 
     def _named(self, values: Float32, blocks: Sequence[Block]) -> dict[str, Float32]:
         """Return a matrix for each block, from values [slots, …] of all blocks."""
-        rows = self._last_rows or 1
+        rows = _num_networks(self._last_rows)
         # The networks of a batch without memory are all equal, so fewer slots than rows may hold them.
         values = values if rows == len(values) else np.broadcast_to(values[:1], (rows, values.shape[1]))
         parts = {}
@@ -271,8 +271,8 @@ class Policy:
         """
         spaces = json.dumps(self.experiment.spaces.to_json())
         text = self.experiment.config.to_toml()
-        seed = self._seeds if self._rows == len(self._seeds) else self._seeds[0]
-        return _restored, (text, spaces, self.genome, self.normalizer, self.origin, seed, self._rows)
+        seed = self._seeds if self._fixed_rows == len(self._seeds) else self._seeds[0]
+        return _restored, (text, spaces, self.genome, self.normalizer, self.origin, seed, self._fixed_rows)
 
     def __repr__(self) -> str:
         config = self.experiment.config
@@ -294,6 +294,11 @@ def _restored(
     policy = Policy(experiment, genome, normalizer, origin)
     policy.reset(seed, rows)
     return policy
+
+
+def _num_networks(rows: int | None) -> int:
+    """Return the number of rows of a batch; 1 for a single observation."""
+    return 1 if rows is None else rows
 
 
 def _in_words(rows: int | None) -> str:

@@ -58,7 +58,8 @@ def run_until_complete(job: "Launch") -> int:
             return _stopped(job)
         if outcome is not None and _is_final(outcome, is_first, job.reclaims_host):
             return outcome.code
-        now = generations, ended = job.progress()
+        now = job.progress()
+        generations, ended = now
         # Rank 0 on another host cannot hand over its exit code. Then the run files must confirm a success.
         if outcome is not None and not outcome.is_from_rank_0 and outcome.code == 0 and ended == job.runs:
             return 0
@@ -70,7 +71,7 @@ def run_until_complete(job: "Launch") -> int:
         done = f"{pluralize(generations, 'generation')} complete"
         if futile >= _MAX_FUTILE:
             job.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
-            return 1 if outcome is None else outcome.code or 1
+            return 1 if outcome is None or outcome.code == 0 else outcome.code
         if not job.reclaims_host:
             job.say(f"{cause}; {done}; the run is resumed")
             job.pause(min(2.0**futile, _MAX_PAUSE))
