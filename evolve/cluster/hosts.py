@@ -225,17 +225,7 @@ class HostCheck:
     def __init__(self, hosts: Sequence[Host], ssh: Sequence[str]) -> None:
         self._begun = time.monotonic()
         self._complaints = dict.fromkeys(hosts, "")
-        self._asked = {
-            host: subprocess.Popen(
-                [*ssh, *SSH_OPTIONS, host.name, f"test -x {shlex.quote(sys.executable)}"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                process_group=0,  # Ctrl-C in the terminal must not end ssh
-            )
-            for host in hosts
-            if not host.is_here
-        }
+        self._asked = {host: _ask(host, ssh) for host in hosts if not host.is_here}
 
     def finished(self) -> bool:
         """Return whether each host has answered, or has exceeded its time."""
@@ -262,6 +252,16 @@ class HostCheck:
         for process in self._asked.values():
             _end(process)
         self._asked = {}
+
+
+def _ask(host: Host, ssh: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*ssh, *SSH_OPTIONS, host.name, f"test -x {shlex.quote(sys.executable)}"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        process_group=0,  # Ctrl-C in the terminal must not end ssh
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:

@@ -135,8 +135,8 @@ class Launcher:
         if ranks:
             words += ["-n", str(ranks)]
         if self.is_open_mpi:  # MPICH passes all environment variables to other hosts
-            # The caller and the supervisor set these three later, CONNECT only for a known number of ranks.
-            for name in sorted(os.environ.keys() | {EXIT_CODE, COMMAND} | ({CONNECT} if ranks else set())):
+            later = {EXIT_CODE, COMMAND, CONNECT} if ranks else {EXIT_CODE, COMMAND}  # set by the caller or supervisor
+            for name in sorted(os.environ.keys() | later):
                 if name in _PASSED or name.startswith(_PASSED_GROUPS):
                     words += ["-x", name]
         return words
@@ -320,7 +320,8 @@ class Supervisor:
             )
             code = self._wait(self._process, should_stop, end_seconds, begin)
             _end_orphans()
-            if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
+            said = exit_code_file.read_text().split() if exit_code_file.exists() else []
+            if said:
                 return Outcome(int(said[0]), is_from_rank_0=True, start_again=len(said) > 1)
             if code < 0:  # a signal ended the launcher
                 return Outcome(128 - code)
@@ -466,7 +467,10 @@ def children(pid: int) -> list[int]:
 
 def _descendants(pid: int) -> list[int]:
     """Return all descendants of a process (Linux)."""
-    return [found for child in children(pid) for found in (child, *_descendants(child))]
+    found = children(pid)
+    for child in list(found):
+        found += _descendants(child)
+    return found
 
 
 def kill_launcher(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:

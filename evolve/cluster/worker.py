@@ -141,8 +141,11 @@ def _source_fingerprint() -> dict[str, str]:
 @cache  # a file may change later, but not the code that this process has loaded
 def _module_fingerprints(module: str) -> dict[str, str]:
     """Return fingerprints of a loaded module and of the loaded modules in the same folder, if they are Python files."""
-    loaded = [(name, vars(each).get("__file__")) for name, each in [*sys.modules.items()] if type(each) is ModuleType]
-    files = {name: Path(file) for name, file in loaded if isinstance(file, str) and file.endswith(".py")}
+    files: dict[str, Path] = {}
+    for name, loaded in [*sys.modules.items()]:
+        file = vars(loaded).get("__file__") if type(loaded) is ModuleType else None
+        if isinstance(file, str) and file.endswith(".py"):
+            files[name] = Path(file)
     if module not in files:
         return {}
     folder = files[module].parent

@@ -24,7 +24,7 @@ from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
 from evolve.rollouts.exact_rollout import ExactRollout, ThreadedRollout
-from evolve.rollouts.native_play import Feed, InitialColumns, Played, may_be_best
+from evolve.rollouts.native_play import Feed, InitialColumns, Played, fields_of_type, may_be_best
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import quantize_traces
 from evolve.rollouts.rollout import Rollout
@@ -114,14 +114,17 @@ class _Structure(ctypes.Structure):
     """The C structure `device_play` of play.cu, which documents its fields."""
 
     _fields_ = (
-        ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("fed", INT64), ("num_columns", INT64),
+        *fields_of_type(ADDRESS, "coefficients"),
+        *fields_of_type(INT64, "room normalize fed num_columns"),
         ("columns", InitialColumns * MOST_COLUMNS),
-        *((name, ADDRESS) for name in ("genomes", "seeds", "normalizers", "begun", "over", "made")),
-        *((name, ADDRESS) for name in ("episodes", "ending", "beginning", "over_lanes", "returns", "prints")),
-        ("slot_normalizers", ADDRESS), ("moments", ADDRESS), ("num_traces", INT64), ("traces", ADDRESS),
-        *((f"result_{name}", ADDRESS) for name in ("returns", "lengths", "prints", "hashes", "moments", "traces")),
-        ("num_parameters", INT64), ("parameters", ADDRESS),
-    )  # fmt: skip
+        *fields_of_type(ADDRESS, "genomes seeds normalizers begun over made"),
+        *fields_of_type(ADDRESS, "episodes ending beginning over_lanes returns prints slot_normalizers moments"),
+        *fields_of_type(INT64, "num_traces"),
+        *fields_of_type(ADDRESS, "traces result_returns result_lengths result_prints"),
+        *fields_of_type(ADDRESS, "result_hashes result_moments result_traces"),
+        *fields_of_type(INT64, "num_parameters"),
+        *fields_of_type(ADDRESS, "parameters"),
+    )
 
 
 MOST_TOGETHER = 12

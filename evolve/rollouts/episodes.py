@@ -115,16 +115,16 @@ class EpisodeBatch:
         playing = ids if rows is None else rows
         normalizers = np.zeros((2, 0), np.float32) if normalizer is None else normalizer
         return cls(
-            seed,
-            int(purpose),
-            genomes,
-            ids,
-            ids if candidates is None else candidates.astype(np.int32),
-            keys,
-            np.broadcast_to(normalizers, (C, *normalizers.shape[-2:])),
-            np.repeat(playing, len(episodes)).astype(np.int32),
-            np.tile(np.array(episodes, np.int32), len(playing)),
-            traces,
+            seed=seed,
+            purpose=int(purpose),
+            genomes=genomes,
+            genome_ids=ids,
+            candidates=ids if candidates is None else candidates.astype(np.int32),
+            keys=keys,
+            normalizers=np.broadcast_to(normalizers, (C, *normalizers.shape[-2:])),
+            rows=np.repeat(playing, len(episodes)).astype(np.int32),
+            episodes=np.tile(np.array(episodes, np.int32), len(playing)),
+            traces=traces,
         )
 
     def take(self, indices: Int64) -> "EpisodeBatch":
@@ -250,7 +250,8 @@ def join(parts: Sequence[EpisodeResults]) -> EpisodeResults:
     """Return the results of all parts, concatenated."""
     if len(parts) == 1:
         return parts[0]
-    return EpisodeResults(*(np.concatenate([getattr(part, name) for part in parts]) for name in QUANTITIES))
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in QUANTITIES}
+    return EpisodeResults(**joined)
 
 
 @dataclass(frozen=True)

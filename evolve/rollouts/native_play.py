@@ -114,6 +114,11 @@ class InitialColumns(ctypes.Structure):
     _fields_ = (("columns", ADDRESS), ("rows", INT64), ("values", ADDRESS))
 
 
+def fields_of_type(kind: type[Any], names: str) -> tuple[tuple[str, type[Any]], ...]:
+    """Return fields of a C structure that have the same type, by their names."""
+    return tuple((name, kind) for name in names.split())
+
+
 class _Structure(ctypes.Structure):
     """The C structure `play` of kernels/play.h, which has the shapes. The caller keeps its arrays alive.
 
@@ -124,17 +129,16 @@ class _Structure(ctypes.Structure):
     """
 
     _fields_ = (
-        *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
-        ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("tiles", INT64),
-        *((name, INT64) for name in ("next", "fed", "num_columns")),
-        *((name, ADDRESS) for name in ("columns", "genomes", "seeds", "keys", "normalizers", "mask")),
-        *((name, ADDRESS) for name in ("live", "slot_masks", "slot_keys", "returns", "prints", "step_hashes")),
-        *((name, ADDRESS) for name in ("slot_normalizers", "moments")),
-        *((name, INT64) for name in ("over", "hashed", "num_traces")),
-        *((name, ADDRESS) for name in ("traces", "result_keys", "result_returns", "result_moments", "result_lengths")),
-        *((name, ADDRESS) for name in ("result_prints", "result_hashes", "result_traces")),
-        ("num_parameters", INT64), ("parameters", ADDRESS),
-    )  # fmt: skip
+        *fields_of_type(ADDRESS, "places advance settle network step begin at coefficients"),
+        *fields_of_type(INT64, "room normalize tiles next fed num_columns"),
+        *fields_of_type(ADDRESS, "columns genomes seeds keys normalizers mask"),
+        *fields_of_type(ADDRESS, "live slot_masks slot_keys returns prints step_hashes slot_normalizers moments"),
+        *fields_of_type(INT64, "over hashed num_traces"),
+        *fields_of_type(ADDRESS, "traces result_keys result_returns result_moments result_lengths"),
+        *fields_of_type(ADDRESS, "result_prints result_hashes result_traces"),
+        *fields_of_type(INT64, "num_parameters"),
+        *fields_of_type(ADDRESS, "parameters"),
+    )
 
 
 _FED = ("genomes", "seeds", "keys", "normalizers", "mask", "parameters")

@@ -109,14 +109,14 @@ class EpisodeQueue:
         genomes, numbers = self._window.take(rows.astype(np.int64), self.generating)
         self._described += [(batch.genome_ids[which], found) for which, found in self._window.take_descriptions()]
         return EpisodesToBegin(
-            genomes,
-            numbers,
-            waiting.seeds[part],
-            batch.normalizers[rows],
-            batch.genome_ids[rows],
-            batch.episodes[part],
-            batch.traces,
-            batch.best_of,
+            genomes=genomes,
+            numbers=numbers,
+            seeds=waiting.seeds[part],
+            normalizers=batch.normalizers[rows],
+            genome_ids=batch.genome_ids[rows],
+            episodes=batch.episodes[part],
+            traces=batch.traces,
+            best_of=batch.best_of,
         )
 
     def take_descriptions(self) -> dict[str, NDArray[Any]]:

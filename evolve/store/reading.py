@@ -352,7 +352,10 @@ def run_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         inside = run_files_in(path)
-        found += [path] if inside is None else [file for file in inside if file not in found]
+        if inside is None:
+            found.append(path)
+        else:
+            found += [file for file in inside if file not in found]
     return found
 
 

@@ -176,8 +176,9 @@ def generation_record(
     if (candidate_digests(champion)[0] != described.digests[best]).any():
         raise RunError(f"candidate {best} is not the same genome on all ranks. {_CURE}")
     digest = chain_digest(previous, described.digests, results.returns, results.lengths, metrics)
+    stored = {name: values for name, values in results.quantities.items() if name in Record.__dataclass_fields__}
     return Record(
-        **{name: values for name, values in results.quantities.items() if name in Record.__dataclass_fields__},
+        **stored,
         fitness=fitness,
         connections=described.connections,
         digest=digest.hex().encode(),

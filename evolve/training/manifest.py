@@ -96,8 +96,9 @@ def packages_of(config: Config) -> dict[str, str]:
     A package is found if its name is the name of its module, with "-" or "_".
     """
     env = config.env
-    names = {name.partition(".")[0] for name in environments.modules_of(env)} if env.engine == "gymnasium" else set()
-    names = names.union(*map(packages_used_by, _modules_of_user(config)))
+    names = {package for module in _modules_of_user(config) for package in packages_used_by(module)}
+    if env.engine == "gymnasium":
+        names |= {module.partition(".")[0] for module in environments.modules_of(env)}
     return _installed(sorted(names - {"gymnasium", "evolve"}))
 
 
@@ -172,7 +173,8 @@ def _versions() -> dict[str, str]:
 
 
 def _installed(packages: Iterable[str]) -> dict[str, str]:
-    return {name: version for name in packages if (version := _version(name)) is not None}
+    versions = {name: _version(name) for name in packages}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def _version(package: str) -> str | None:

@@ -244,7 +244,8 @@ def sweep_from_arguments(
     if _take_source(table) is not None and not table["start_from"]:
         raise _start_in_memory()
     if seeds is not None:
-        table["seeds"] = plain(list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds)
+        are_many = isinstance(seeds, Iterable) and not isinstance(seeds, str)
+        table["seeds"] = plain(list(seeds) if are_many else seeds)
     for key, values in grid.items():
         if key in ("seed", "seeds"):
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")

@@ -62,7 +62,8 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
         return replace(unequal, summary=changed, cause="log", why=explain("log", None)[1] + _WHICH, what="log")
     digest = a.digest if a.records else "none"
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
-    if a.held_out is not None and b.held_out is not None and (why := _why_evaluated_otherwise(a, b)):
+    why = _why_evaluated_otherwise(a, b)
+    if why and a.held_out is not None and b.held_out is not None:
         summary += f"; held-out episodes were not compared, because {why}"
     return replace(unequal, equal=True, summary=summary)
 

@@ -74,7 +74,8 @@ def html_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]])
 
     lines = [[f'<td colspan="{len(columns) or 2}" style="{style};font-weight:600">{html.escape(title)}</td>']]
     if columns:
-        lines += [[heading("col", text) for text in columns], *([cell(text) for text in row] for row in rows)]
+        lines.append([heading("col", text) for text in columns])
+        lines += [[cell(text) for text in row] for row in rows]
     else:
         lines += [[heading("row", row[0]), *map(cell, row[1:])] for row in rows]
     body = "".join(f'<tr style="background:none">{"".join(line)}</tr>' for line in lines)
