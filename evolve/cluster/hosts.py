@@ -223,13 +223,13 @@ class HostCheck:
     """
 
     def __init__(self, hosts: Sequence[Host], ssh: Sequence[str]) -> None:
-        self._begun = time.monotonic()
+        self._begun_at = time.monotonic()
         self._complaints = dict.fromkeys(hosts, "")
         self._asked = {host: _ask(host, ssh) for host in hosts if not host.is_here}
 
     def finished(self) -> bool:
         """Return whether each host has answered, or has exceeded its time."""
-        late = time.monotonic() - self._begun > PATIENCE
+        late = time.monotonic() - self._begun_at > PATIENCE
         for host, process in list(self._asked.items()):
             if process.poll() is None and not late:
                 continue

@@ -149,7 +149,7 @@ class StartWatch:
         self._host = host
         self._library = library
         self._limit = connect_seconds(size)
-        self._begun = self._asked = time.monotonic()
+        self._begun_at = self._asked_at = time.monotonic()
         self._over = threading.Event()  # all ranks have come, or this rank has failed
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.missing: Callable[[], Sequence[int]] | None = None
@@ -170,8 +170,8 @@ class StartWatch:
         or at once (`ask`).
         """
         transport.find_lost()
-        if transport.tolerant and (ask or time.monotonic() - self._asked > CHECK_EVERY):
-            self._asked = time.monotonic()
+        if transport.tolerant and (ask or time.monotonic() - self._asked_at > CHECK_EVERY):
+            self._asked_at = time.monotonic()
             transport.mark_dead(rank.rank for rank in launched_ranks(self._library) if rank.has_ended)
         return transport.gone
 
@@ -181,7 +181,7 @@ class StartWatch:
             ranks = launched_ranks(self._library) if self.missing is None else []
             now = time.monotonic()
             has_died = any(rank.has_ended for rank in ranks)
-            if late_since is None and (has_died or now - self._begun > self._limit):
+            if late_since is None and (has_died or now - self._begun_at > self._limit):
                 late_since = now
             if any(rank.has_ended_job for rank in ranks):  # that rank has printed the reason
                 os._exit(1)
@@ -210,7 +210,7 @@ class StartWatch:
     def _end(self, ranks: Sequence[LaunchedRank]) -> None:
         if self._over.is_set():
             return
-        took = time.monotonic() - self._begun
+        took = time.monotonic() - self._begun_at
         print(f"evolve: the ranks did not come together: {self._reason(ranks)} ({took:.0f} s after rank {self._rank} "
               f"on {self._host} did; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
         kill_launcher_later()

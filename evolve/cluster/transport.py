@@ -77,7 +77,7 @@ class Transport:
         """The ranks whose scripts have ended."""
         self.leaving: set[int] = set()
         """The ranks that were dismissed and have not confirmed it yet; known at rank 0."""
-        self._asked = 0.0
+        self._asked_at = 0.0
         self.silent: set[str] = set()
         """The hosts that no longer answer; known at rank 0."""
         self.hosts = [self.host] * self.size
@@ -144,7 +144,7 @@ class Transport:
         except MPI.Exception:
             if not self.tolerant:
                 raise
-            self._asked = 0.0  # a rank died: `find_lost` asks which
+            self._asked_at = 0.0  # a rank died: `find_lost` asks which
             return None
         self.bytes_moved += buffer.nbytes
         self._quiet_since = time.monotonic()
@@ -157,9 +157,9 @@ class Transport:
         other hosts only notice the loss of rank 0.
         """
         now = time.monotonic()
-        if self.size == 1 or now - self._asked < _ASK_EVERY:
+        if self.size == 1 or now - self._asked_at < _ASK_EVERY:
             return
-        self._asked = now
+        self._asked_at = now
         if self.tolerant:
             failed = self._failed_ranks()
             self.abandoned.difference_update(failed)  # their processes do not exist any more
@@ -253,7 +253,7 @@ class Transport:
         except MPI.Exception:
             if not self.tolerant:
                 raise
-            self._asked = 0.0  # the receiver died: `find_lost` asks which, and drops the message
+            self._asked_at = 0.0  # the receiver died: `find_lost` asks which, and drops the message
 
 
 def uninitialized_mpi() -> Any:

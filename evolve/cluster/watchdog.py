@@ -61,7 +61,7 @@ class Watchdog:
         self._grace = max(1.0, limit / 10)  # seconds between alarms, after the first
         self._every = min(0.1, limit / 20)  # seconds within which further calls of `pat` do nothing
         # The times (`time.monotonic`) of the first `pat`, of the last `pat`, and of the last `_arm`.
-        self._begun = self._patted = self._armed = -math.inf
+        self._begun_at = self._patted_at = self._armed_at = -math.inf
         self._warned = False  # whether the first of two alarms has rung
         self._paused = False
         self._handles_suspension = False
@@ -71,22 +71,22 @@ class Watchdog:
     def pat(self) -> None:
         """Reset the watchdog, because the watched code makes progress. It costs little, so it may be called often."""
         now = time.monotonic()
-        if now - self._patted < self._every or threading.current_thread() is not threading.main_thread():
+        if now - self._patted_at < self._every or threading.current_thread() is not threading.main_thread():
             return
-        if self._patted == -math.inf:
+        if self._patted_at == -math.inf:
             self._begin(now)
         else:
             self._set_alarm()
-            if now - self._armed > patience(self._limit):  # the traceback was printed meanwhile
-                _explain(now - self._patted)
-        self._patted = now
+            if now - self._armed_at > patience(self._limit):  # the traceback was printed meanwhile
+                _explain(now - self._patted_at)
+        self._patted_at = now
         self._warned = False
-        if now - self._armed > 5 * self._every:  # more rarely than the alarm, because `_arm` starts a thread
+        if now - self._armed_at > 5 * self._every:  # more rarely than the alarm, because `_arm` starts a thread
             self._arm(now)
 
     def disarm(self) -> None:
         """Watch nothing until the next call of `pat`."""
-        if self._patted == -math.inf:
+        if self._patted_at == -math.inf:
             return
         _WATCHING.remove(self)
         faulthandler.cancel_dump_traceback_later()
@@ -96,9 +96,9 @@ class Watchdog:
             signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         left, interval = self._earlier_timer
         if left:
-            passed = time.monotonic() - self._begun
+            passed = time.monotonic() - self._begun_at
             signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
-        self._patted = self._armed = -math.inf
+        self._patted_at = self._armed_at = -math.inf
         if _WATCHING:  # a process has only one timer of tracebacks: give it back to the outer watchdog
             _WATCHING[-1]._arm(time.monotonic())
 
@@ -110,7 +110,7 @@ class Watchdog:
             yield
         finally:
             self._paused = False
-            if self._patted != -math.inf:
+            if self._patted_at != -math.inf:
                 self.pat()
 
     def hurry(self) -> None:
@@ -126,7 +126,7 @@ class Watchdog:
         self.disarm()
 
     def _begin(self, now: float) -> None:
-        self._begun = now
+        self._begun_at = now
         self._hurries = False
         _WATCHING.append(self)
         earlier = signal.signal(signal.SIGALRM, self._interrupt)
@@ -150,7 +150,7 @@ class Watchdog:
 
     def _arm(self, now: float) -> None:
         """Start the timer of the traceback anew, in the thread of `faulthandler`."""
-        self._armed = now
+        self._armed_at = now
         descriptor = _stderr()
         if descriptor is not None:
             faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)

@@ -210,7 +210,7 @@ class Worker:
         self._busy = 0.0  # seconds of work since the last results were sent
         self._finished: list[EpisodeResults] = []
         self._num_finished = 0  # episodes
-        self._sent = self._reported = 0.0  # the times of the last message, and of the last results or setup
+        self._sent_at = self._reported_at = 0.0  # the times of the last message, and of the last results or setup
         self._longest_silence = math.inf  # seconds after which a heartbeat is due
         self.expects_message = True
         """Whether rank 0 is to send a message: after a start and after results, the next chunk."""
@@ -245,7 +245,7 @@ class Worker:
         self.disarm()  # to make environments may take longer than an episode may
         rollout = self._rollout = self._make_rollout(experiment)
         self._begin(-1)
-        self._busy, self._reported = 0.0, time.perf_counter()
+        self._busy, self._reported_at = 0.0, time.perf_counter()
         self._watchdog = Watchdog(rollout.max_episode_seconds, fatal=False)  # another experiment has another limit
         self._longest_silence = rollout.max_episode_seconds / 4
         # Within one tick, several hanging episodes may be interrupted one after another: report after each.
@@ -281,7 +281,7 @@ class Worker:
         if self._finished:
             # Send results when half of the work is done: rank 0 answers by the next chunk, which then arrives before
             # the other half is done. More and smaller messages would only cost rank 0 time.
-            pending, since = self._rollout.pending, now - self._reported
+            pending, since = self._rollout.pending, now - self._reported_at
             half = self._num_finished >= pending
             if not pending or (half and since > SHORTEST_HELD) or since > LONGEST_HELD:
                 self._send_results()
@@ -295,7 +295,7 @@ class Worker:
 
     def _go_on(self) -> None:
         self._watchdog.pat()
-        if time.perf_counter() - self._sent > self._longest_silence:
+        if time.perf_counter() - self._sent_at > self._longest_silence:
             self._send_heartbeat()
 
     def disarm(self) -> None:
@@ -326,7 +326,7 @@ class Worker:
         self._go_on()
 
     def _send(self, message: Message) -> None:
-        self._sent = time.perf_counter()
+        self._sent_at = time.perf_counter()
         _send(self._transport, message)
 
     def _send_heartbeat(self) -> None:
@@ -336,7 +336,7 @@ class Worker:
         assert self._rollout is not None
         results = sum_traces(join(self._finished))
         self._send(messages.ChunkResults(self._serial, self._busy, self._rollout.environment_seconds, results))
-        self._reported = self._sent
+        self._reported_at = self._sent_at
         self._finished, self._num_finished = [], 0
         self._busy = 0.0
         self._rollout.environment_seconds = 0.0

@@ -299,7 +299,7 @@ class Workers:
     def reset_silence(self) -> None:
         """Count the silence of all workers from now on, since a new job begins."""
         self._silence = dict.fromkeys(self.ranks, 0.0)  # seconds
-        self._checked = time.monotonic()
+        self._checked_at = time.monotonic()
 
     def remove_lost(self, busy: Collection[int], patience: float) -> list[Loss]:
         """Remove the workers that died, ended or hang; return how each was lost.
@@ -323,10 +323,10 @@ class Workers:
 
     def _silent(self, busy: Collection[int], patience: float) -> list[int]:
         """Return the busy workers that are silent for too long."""
-        passed = time.monotonic() - self._checked
+        passed = time.monotonic() - self._checked_at
         if passed < _SILENCE_EVERY:  # with many workers, to count each time would take longer than to receive
             return []
-        self._checked += passed
+        self._checked_at += passed
         for worker in self.ranks:
             silence = self._silence[worker] + min(passed, _LONGEST_PASSED)
             self._silence[worker] = silence if worker in busy else 0.0

@@ -295,7 +295,7 @@ class DeviceRollout(ExactRollout):
 
     def begin(self) -> None:
         """Begin to play for some milliseconds. The next call must be `finish` or `clear`."""
-        self._slots_busy, self._began = self._busy, time.perf_counter()
+        self._slots_busy, self._began_at = self._busy, time.perf_counter()
         self.play.begin(self.steps)
         self.begun = True
 
@@ -306,7 +306,7 @@ class DeviceRollout(ExactRollout):
         self.begun = False
         now = time.perf_counter()
         # If the device had finished before this call, the time since `begin` is an upper bound of its playing time.
-        self._count(made, self._slots_busy, now - self._began, now - waited_from)
+        self._count(made, self._slots_busy, now - self._began_at, now - waited_from)
         return self.take_results()
 
     def clear(self) -> None:

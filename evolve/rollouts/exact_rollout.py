@@ -361,7 +361,7 @@ class ThreadsState:
         self._empty_lock = Lock()
         # The running episodes of each part after its last call of `play_on`; during a call also the waiting ones.
         self._running: dict[ExactRollout, int] = {}
-        self._began: dict[ExactRollout, float] = {}  # the time at which a part's call began; inf between calls
+        self._began_at: dict[ExactRollout, float] = {}  # the time at which a part's call began; inf between calls
         self._queue = queue
         self._num_feeds = _FEEDS_PER_THREAD * threads
         self._least_feed = least_feed
@@ -374,7 +374,7 @@ class ThreadsState:
                 self._play_part(part)
             except BaseException as raised:
                 error = raised
-            self._began[part], self._running[part] = math.inf, 0  # also after an error
+            self._began_at[part], self._running[part] = math.inf, 0  # also after an error
             self.played.put((part, None, error))
 
     def stop(self, threads: int) -> None:
@@ -392,9 +392,9 @@ class ThreadsState:
                     continue
                 break
             self._running[part] = part.play.running + part.play.waiting
-            self._began[part] = time.monotonic()
+            self._began_at[part] = time.monotonic()
             part.play_on()
-            self._began[part] = math.inf
+            self._began_at[part] = math.inf
             results = part.take_results()
             if results is not None:
                 self.episode_seconds = float(results.episode_seconds.mean())
@@ -451,7 +451,7 @@ class ThreadsState:
 
     def hangs(self, limit: float) -> bool:
         """Return whether a call of a kernel, which should take milliseconds, takes more than `limit` seconds."""
-        return time.monotonic() - min(tuple(self._began.values()), default=math.inf) > limit
+        return time.monotonic() - min(tuple(self._began_at.values()), default=math.inf) > limit
 
     def feed_size(self) -> int:
         """Return the largest number of episodes of the next feed."""

@@ -37,31 +37,31 @@ class FailureDetector:
         self._max_episode_seconds = max_episode_seconds
         self.clock = 0.0
         """The seconds that count for the time limit, without the generation of genomes and most of a long pause."""
-        self._last_advance = time.perf_counter()
-        self._begun = np.zeros(len(observations))
+        self._advanced_at = time.perf_counter()
+        self._begun_at = np.zeros(len(observations))
         # The earliest time on `clock` at which an episode may exceed its time limit.
         self._deadline = math.inf
 
     def begin(self, slots: Slots) -> None:
         """Start the clocks of episodes that begin in slots [k]."""
         self.advance(time.perf_counter())
-        self._begun[slots] = self.clock
+        self._begun_at[slots] = self.clock
         self._deadline = min(self._deadline, self.clock + self._max_episode_seconds)
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Continue the episodes of slots `sources` in slots `targets`."""
-        self._begun[targets] = self._begun[sources]
+        self._begun_at[targets] = self._begun_at[sources]
 
     def advance(self, now: float) -> None:
         """Advance the clock of episodes to `now`, in seconds of `time.perf_counter`."""
         # At most a tenth of the limit at once, so that one long pause does not end all episodes. The process may have
         # been suspended, or one episode may have hung.
-        self.clock += min(now - self._last_advance, self._max_episode_seconds / 10)
-        self._last_advance = now
+        self.clock += min(now - self._advanced_at, self._max_episode_seconds / 10)
+        self._advanced_at = now
 
     def resume(self, now: float) -> None:
         """Continue the clock of episodes from `now`, without the time in which genomes were generated."""
-        self._last_advance = now
+        self._advanced_at = now
 
     def after_reset(self, slots: Slots) -> None:
         """Check the first observations of slots [k]."""
@@ -100,10 +100,10 @@ class FailureDetector:
     def _check_time(self, live: Slots) -> None:
         """Report episodes of live slots [k] over the time limit, and compute the deadline of the others."""
         earliest = self.clock - self._max_episode_seconds  # at which an episode may have begun
-        for slot in live[self._begun[live] < earliest].tolist():
+        for slot in live[self._begun_at[live] < earliest].tolist():
             message = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
             self._engine.faults.setdefault(slot, message)
-        begun = self._begun[live]
+        begun = self._begun_at[live]
         self._deadline = float(begun[begun >= earliest].min(initial=math.inf)) + self._max_episode_seconds
 
 

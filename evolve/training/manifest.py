@@ -367,13 +367,13 @@ class LoadMeter:
     """Measures the busy and the stolen cores of this machine, from its creation on."""
 
     def __init__(self) -> None:
-        self._begin = time.monotonic()
+        self._begun_at = time.monotonic()
         self._before = _ticks()
 
     def cores(self) -> tuple[float, float] | tuple[None, None]:
         """Return the mean number of busy cores, and of cores stolen by the hypervisor; None if unknown."""
         after = _ticks()
-        seconds = time.monotonic() - self._begin
+        seconds = time.monotonic() - self._begun_at
         if self._before is None or after is None or seconds <= 0:
             return None, None
         spent = [(b - a) / os.sysconf("SC_CLK_TCK") / seconds for a, b in zip(self._before, after, strict=True)]
