@@ -1,8 +1,8 @@
 """The Python interface: functions such as `train`, `iterate` and `load`, and the classes of their results.
 
 Under `mpirun -n R python script.py` every rank calls the same functions and gets the same results. Rank 0 coordinates;
-the other ranks play episodes. With `workers`, the process of the script starts such ranks itself. It receives each
-generation from their rank 0, and tells this rank whether to go on.
+the other ranks play episodes. With `workers`, the process of the script starts such ranks itself. The process receives
+each generation from their rank 0, and tells this rank whether to go on.
 
 Functions print only with `progress=True`. During a call an alarm limits the time of environments. After the call no
 signal handler is left.
@@ -40,7 +40,7 @@ from evolve.verification import Verdict
 from evolve.verification.verdict import html_rows
 
 _MAX_SENT_BYTES = 2**29
-"""Rank 0 sends a smaller run file to the other ranks. They read a larger one from the disk."""
+"""Rank 0 sends smaller run files to the other ranks. The other ranks read larger run files from the disk."""
 
 
 class RunComparison(exhibits.Picture):

@@ -50,7 +50,7 @@ class Display(Progress):
 
 
 class NotebookDisplay(Display):
-    """The progress bar in the output of a notebook's cell. It needs no widgets, unlike the bar of rich."""
+    """The progress bar in the output of a notebook's cell. Unlike the bar of rich, this one needs no widgets."""
 
     def start(self) -> None:
         """Show the bar."""

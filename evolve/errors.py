@@ -268,7 +268,7 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
 
 
 def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package. It imports a module of the package when a name of it is first used.
+    """Return the `__getattr__` of a package, which imports a module when one of its names is first used.
 
     Args:
         package: The name of the package.
@@ -333,7 +333,7 @@ def exception_line(message: str) -> str:
     start = len(lines) - 1
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if frames:
-        # The exception begins at the first line after the last frame that is not indented. It may have several lines.
+        # The exception may have several lines. It begins at the first line after the last frame that is not indented.
         after = range(frames[-1], len(lines))
         start = next((number for number in after if lines[number][:1] not in ("", " ")), start)
     words = " ".join(lines[start:]).split()

@@ -112,7 +112,7 @@ class Engine(Protocol):
     """The number of steps per second that look natural in a film."""
 
     def suggested_slots(self) -> int:
-        """Return the number of slots with which the environment probably runs fastest. It cannot change a result."""
+        """Return the number of slots with which the environment probably runs fastest. No result depends on it."""
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin episodes.

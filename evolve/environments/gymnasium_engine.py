@@ -190,7 +190,7 @@ class GymnasiumEngine:
             try:
                 begun = env.reset(seed=seed)
             except TypeError as error:
-                # The TypeError may also come from a call inside `reset`. It is then an ordinary error.
+                # A TypeError of a call inside `reset` is an ordinary error of the environment.
                 if not re.search(r"reset\(\) got an unexpected keyword argument '(seed|options)'", str(error)):
                     raise
                 self._refuse(f"reset must take seed and options, as reset(self, *, seed=None, options=None) ({error})")

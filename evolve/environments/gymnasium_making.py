@@ -385,9 +385,9 @@ def _of_pettingzoo(env_id: str) -> bool:
 
 
 def _import_cure(env_id: str, message: str) -> tuple[str | Setting, ...]:
-    """Return the cure for a missing module: the module that an id names, or another one, which that module imports.
+    """Return the cure for a missing module: the module that an id names, or a module that is imported there.
 
-    message: Gymnasium's error message. It does not name the importing module.
+    message: Gymnasium's error message, which does not name the importing module.
     """
     module = env_id.rpartition(":")[0]
     if _is_path(env_id):

@@ -46,7 +46,7 @@ class Recorder:
     Args:
         engine: The engine that plays the episodes.
         slots: The number of slots of that engine, B.
-        observations: Whether to record observations, too. They take more memory.
+        observations: Whether to record observations, too, which takes more memory.
 
     Attributes:
         running: [B], the newest episode of each slot.

@@ -122,9 +122,9 @@ class Network(GenomeLayout, Protocol):
       runs with such options can still be resumed and examined.
     - `modulators`: the neurons (layer, number) that modulate learning. The last A neurons of the last layer must then
       be the action. The other neurons of this layer have no effect unless they are modulators.
-    - `is_static`: whether the blocks define the network. Each layer is then tanh of the sum of its sources times their
-      matrices, the last A outputs of the last layer are the action, and weights do not change in an episode. Such a
-      network can be exported as a graph. A sum runs over the rows of all sources in ascending order.
+    - `is_static`: whether the blocks define the network, which can then be exported as a graph. In a static network
+      weights do not change in an episode. Each layer is tanh of the sum of its sources times their matrices. A sum runs
+      over the rows of all sources in ascending order. The last A outputs of the last layer are the action.
     - `sums_by_source`: whether a static network sums the rows of each source first, and then adds these sums.
     """
 
@@ -330,7 +330,7 @@ class SlotArrays:
     def fits(self, _genomes: Genomes) -> bool:
         """Return whether episodes of these genomes may run beside the episodes that are running.
 
-        They may not if `columns_of` gives their columns another layout.
+        A network refuses genomes if `columns_of` gives their columns another layout.
         """
         return True
 

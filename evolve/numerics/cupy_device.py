@@ -39,7 +39,7 @@ _USE_CPU = "Or use ", Setting("compute.backend", "native"), ": its results are t
 _USABLE = 0.9  # the share of all memory of a GPU, and of its free memory, that may be used
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
-# Errors when memory is freed at the end of a process, or after a GPU has failed. They are ignored.
+# Errors that are ignored when memory is freed at the end of a process, or after a GPU has failed.
 _LATE_ERRORS = (RuntimeError, AttributeError, TypeError)
 
 

@@ -11,7 +11,7 @@ from evolve.errors import InputError
 from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, Device, Memory, Queue
 from evolve.shapes import Float32, Slots
 
-_OPEN: list[Device] = []
+_OPEN: list[Device] = []  # the device of this process, once it is open
 # The number of columns of a weight matrix that one thread sums if there are many tiles, as in kernels/sums.h.
 _COLUMNS_PER_THREAD = 4
 COPYING_PARTS = 4
@@ -178,7 +178,8 @@ class DeviceArrays:
         If too little memory is left, this call first waits, and may replace the memory by a larger one.
 
         more: The number of bytes that later calls will take while the memory of this call is still needed. This call
-            makes sure that they are left, because a later call that waits would end the validity of this memory.
+            makes sure that so many bytes are left. Otherwise a later call would wait, and end the validity of this
+            memory.
         """
         nbytes, room = _aligned(nbytes), _aligned(nbytes) + _aligned(more)
         if self._used + room > self._staging.nbytes:

@@ -20,7 +20,7 @@ _LOG2E = 1.0 / _LN2
 ROUND = 1.5 * 2.0**52
 """x + ROUND has the integer nearest to x in its low bits, and (x + ROUND) - ROUND is this integer."""
 _SMALLEST = sys.float_info.min  # the smallest normal number
-# 1/4 and 3/4 of `_SMALLEST`, two denormal numbers. They are made of their bits, because a division may flush them to 0.
+# 1/4 and 3/4 of `_SMALLEST`, two denormal numbers, made of their bits because a division may flush them to 0.
 _QUARTER, _REST = np.array([1 << 50, 3 << 50], np.int64).view(np.float64).tolist()
 _TIE_ABOVE, _TIE_BELOW = 2.0**-53, 2.0**-54  # half the distance from 1 to the next larger and the next smaller number
 _NARROW_ROW = 100  # numbers; for shorter rows, `accumulate` is faster than a loop

@@ -29,7 +29,7 @@ _EPSILON = 1e-8
 
 
 def stored(kind: str | type[NamedNumbers], dtype: DTypeLike = np.float64) -> Any:
-    """Return a field of a state: an array, whose shape is written as in `check_shape`, or named numbers."""
+    """Return a field of a state. kind: the shape of an array, as for `check_shape`, or a type of named numbers."""
     return field(metadata={"kind": kind, "dtype": dtype})
 
 

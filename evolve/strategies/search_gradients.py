@@ -21,7 +21,7 @@ radius r. In the paper, r is 15 times the largest speed. The formulas:
 
 snes: the separable natural evolution strategy of Schaul, Glasmachers & Schmidhuber, "High Dimensions and Heavy Tails
 for Natural Evolution Strategies" (2011). snes follows the natural gradient. The constants are the paper's: the learning
-rate of θ is 1, and the learning rate of σ is η_σ. Only the pairs are not in the paper, whose candidates are
+rate of θ is 1, and the learning rate of σ is η_σ. Only the pairs are not from the paper, whose candidates are
 independent:
 
     u_k          max(0, ln(n + 1) - ln k)/Σ_j max(0, ln(n + 1) - ln j) - 1/2n for the k-th best of the 2n candidates

@@ -1,9 +1,9 @@
 """The contract of a search strategy, and the helpers that strategies share.
 
 A strategy has two pure functions of an explicit state. `ask` returns the genomes of a generation. `tell` takes their
-results and returns the next state. The state consists of arrays. It needs no generator of random numbers, because all
-random numbers come from streams with the key (seed, purpose, generation, candidate). So `ask` returns the same genomes
-after the state was stored and restored.
+results and returns the next state. The state consists of arrays. A state needs no generator of random numbers, because
+all random numbers come from streams with the key (seed, purpose, generation, candidate). So `ask` returns the same
+genomes after the state was stored and restored.
 """
 
 import threading

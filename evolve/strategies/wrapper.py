@@ -72,8 +72,8 @@ class WrapperState:
     best: The state of the strategy that has the wrapper's champion.
     means: [k] float64, the mean fitness of each of the last k generations.
     record: The scores and counts of the wrapper.
-    first_generation: The generation in which this search began; the first weights come from the streams of this
-        generation. It is above 0 if another wrapper began the search, as its second start for example.
+    first_generation: The generation in which this search began. The first weights come from the streams of this
+        generation. The number is above 0 if another wrapper began the search, for example as its second start.
     waiting: The score and the last state of each start that may go on as a finalist, the best first.
     """
 

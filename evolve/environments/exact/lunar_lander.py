@@ -16,7 +16,7 @@ engine. With continuous actions, output 0 above 0 fires the main engine, at 50 %
 
 minus a cost: 0.3 for the main engine and 0.03 for a side engine, at full power. Position and velocity are scaled as in
 the observation, and relative to the pad between the flags. The last reward is -100 if the hull touches the ground, or
-the lander leaves the moon to the left or right. It is 100 if the lander comes to rest.
+the lander leaves the moon to the left or right. The last reward is 100 if the lander comes to rest.
 """
 
 import math

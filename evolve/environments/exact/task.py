@@ -96,7 +96,7 @@ class ExactTask(Generic[OptionsT]):
     fps: ClassVar[float] = 50.0
     """Steps per second, for films."""
     randomizable: ClassVar[tuple[str, ...]] = ()
-    """The settings that may differ between episodes. They reach the equations only through `parameters`."""
+    """The settings that may differ between episodes. The equations must read them only through `parameters`."""
     own_settings: ClassVar[tuple[str, ...]] = ()
     """In a task with a world: the settings that Gymnasium's environment of this name does not take."""
     has_world: ClassVar[bool] = False
