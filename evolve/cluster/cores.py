@@ -1,4 +1,4 @@
-"""The number of cores and the memory that this process may use.
+"""Finds the number of cores and the memory that this process may use.
 
 The workers of a host share its cores, so a worker may use fewer cores than its host has.
 """

@@ -114,7 +114,7 @@ class Evaluation:
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss, idle: int) -> None:
-        """Count episodes [n] as failed, because they hang or kill workers. loss: the last loss. idle: idle workers."""
+        """Count episodes [n] as failed: they hang or kill workers, the last one by `loss`. idle: idle workers."""
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
             limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"

@@ -93,7 +93,7 @@ def announce_end(transport: Transport) -> None:
 
 
 def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -> None:
-    """Report an exception that ends this rank. End the other ranks, too, unless they raise it and end by themselves.
+    """Report an exception that ends this rank. End the other ranks, too, unless they end by the same exception.
 
     Args:
         transport: To the other ranks.

@@ -34,8 +34,8 @@ SOON = 1.0
 _SIOCGIFADDR = 0x8915  # the request to Linux for the address of a network interface
 _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
-_LONGEST_PAUSE = 32_767  # seconds between probes of TCP keepalive, at most, in Linux
-_PROBES = 4  # of TCP keepalive, which a host may leave unanswered before it counts as silent
+_LONGEST_PAUSE = 32_767  # the largest number of seconds between two keepalive probes in Linux
+_PROBES = 4  # unanswered keepalive probes after which a host counts as silent
 _CONNECT_SECONDS = 5.0
 # The errors of a connection if its process at the other end has ended, but the host answers. The launcher or MPI
 # notices that loss.

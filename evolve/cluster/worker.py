@@ -29,8 +29,8 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_
 
 COORDINATOR = 0
 _PLAYING = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")  # packages that play episodes
-_PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")  # of evolve
-_MOST_KEPT = 2  # rollouts: training and evaluation take turns, and may have different ones
+_PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")  # packages of evolve
+_MOST_KEPT = 2  # rollouts, because training and evaluation take turns
 PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
 PROBE_RARELY = 0.1
 """Seconds between probes of a worker that expects no message. If ranks share a core, MPI gives the core to another rank
@@ -39,7 +39,7 @@ SHORTEST_HELD = 0.005
 """The shortest time, in seconds, for which a worker with more work holds results back. It sends results when half of
 its work is done. Without this limit, it would then send a half of the rest, and so on, in ever smaller messages."""
 LONGEST_HELD = 2.0
-"""The longest time, in seconds after the last results, for which results wait to be sent with later ones."""
+"""Results wait for later ones until this number of seconds has passed since the last results were sent."""
 MOST_FAILURES = 100
 """A worker describes at most this number of failed episodes of a job to the coordinator. The results count all."""
 
@@ -242,7 +242,7 @@ class Worker:
 
     def set_up(self, experiment: str) -> None:
         """Make the rollout of an experiment (TOML text), and drop all that is left of earlier work."""
-        self.disarm()  # to make environments may take longer than an episode may
+        self.disarm()  # making environments may take longer than the limit of an episode
         rollout = self._rollout = self._make_rollout(experiment)
         self._begin(-1)
         self._busy, self._reported_at = 0.0, time.perf_counter()

@@ -22,7 +22,7 @@ from evolve.shapes import Int64
 
 _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
 _SILENCE_EVERY = 0.1  # seconds between two counts of the silence of all workers
-_LONGEST_PASSED = 0.5  # the most seconds that count between two checks, as rank 0 may have been suspended itself
+_LONGEST_PASSED = 0.5  # the most seconds that count between two checks, because rank 0 may have been suspended
 
 # A chunk has at most one episode per slot of a worker, or as many as are worth a message. A longer chunk takes at most
 # `_LONG_SECONDS`, has at most `_MOST_EPISODES`, and is at most 1 / `_SHARES` of the episodes per worker.
@@ -162,7 +162,7 @@ class WorkQueue:
 
     @property
     def ahead(self) -> int:
-        """The number of items that each worker has in advance; 0 if they are few, suspects, or not `uneven`."""
+        """The number of items that each worker has in advance; 0 for the last few, suspects, or if not `uneven`."""
         return self._most_in_hand() if self._uneven else 0
 
     def _most_in_hand(self) -> int:

@@ -51,22 +51,22 @@ class EnvOptions(Options):
 
     text_sets = "id"
     id: str = Field("CartPole-v1", min_length=1)
-    """A Gymnasium environment or an exact task; or `module:Name`, an environment that importing that module registers,
-    or a class or a function of the module that makes an environment."""
+    """A Gymnasium environment, an exact task, or `module:Name`: an environment that importing the module registers, or
+    a class or a function of the module that makes an environment."""
     engine: Literal["gymnasium", "envpool", "exact"] = "gymnasium"
     """The library that makes and steps the environments. Another engine is another environment, so another
     experiment."""
     kwargs: Kwargs = Field({})
     """Arguments of the environment's constructor."""
     randomize: Distributions = Field({})
-    """Arguments that are drawn for each episode, each with its distribution, such as
-    `length = { uniform = [0.4, 0.6] }`; also `log_uniform`, `integers` and `choice`."""
+    """Arguments that are drawn for each episode, each from its distribution, such as
+    `length = { uniform = [0.4, 0.6] }`. Other distributions are `log_uniform`, `integers` and `choice`."""
     wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
     """Gymnasium wrappers around the environment, innermost first; each has a `name`, `module:Class`, and `kwargs`."""
     metrics: Metrics = ()
     """Names of numbers in the `info` of an episode's last step, such as ["x_position"]. The run file stores them for
-    every episode. If observations are normalized, also "mean_observation_N": the mean of number N of the observation
-    over the steps of the episode, before it is normalized."""
+    every episode. If observations are normalized, there is also "mean_observation_N": the mean of number N of the
+    observations in the episode, before they are normalized."""
     max_episode_steps: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     """The largest number of steps of an episode; by default the environment's own limit."""
     reuse: bool | Literal["auto"] = "auto"
@@ -79,8 +79,8 @@ class EnvOptions(Options):
     """The reaction to an episode that raises, returns a non-finite reward or observation, or does not end in time:
     "stop" ends the run; "worst" ranks the episode below all others (its return is NaN)."""
     max_episode_seconds: float = Field(3600.0, gt=0, le=1e7)
-    """The longest wall time of an episode, including the time in which the other slots are stepped. The episodes that
-    it ends depend on the machine: limit a task by `max_episode_steps`, and use this against environments that hang."""
+    """The longest wall time of an episode, including the time in which the other slots are stepped. It is for
+    environments that hang. The episodes that it ends depend on the machine, so limit a task by `max_episode_steps`."""
 
     @model_validator(mode="after")
     def _check_randomize(self) -> "EnvOptions":
@@ -165,7 +165,7 @@ class StartFromOptions(Options):
 
     text_sets = "file"
     file: Annotated[str, Field(min_length=1)] | None = None
-    """A run file, a champion file, or a directory of run files, in which each seed takes its own, `seed-S.h5`."""
+    """A run file, a champion file, or a directory of run files. In a directory each seed takes its own `seed-S.h5`."""
     generation: Annotated[int, Field(ge=0)] | None = None
     """The start is the best candidate of this generation of the run file; by default it is the final champion."""
     connections: Annotated[int, Field(ge=0)] | None = None

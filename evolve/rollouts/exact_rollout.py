@@ -175,7 +175,7 @@ class ExactRollout(_WholeEpisodes):
         return self.play.task.has_world and self.play.batch.can_give
 
     def give(self, other: "ExactRollout") -> None:
-        """Give half of the running episodes to an empty rollout of the same task and network. Both can give."""
+        """Give half of the running episodes to an empty rollout of the same task and network, if both `can_give`."""
         assert isinstance(self.play, NativePlay)
         assert isinstance(other.play, NativePlay)
         self.play.give(other.play, self.play.running // 2)
@@ -405,7 +405,7 @@ class ThreadsState:
     def _give(self, part: ExactRollout) -> None:
         """Give half of a part's running episodes to an empty part.
 
-        Give none if episodes wait in the queue, or if the running ones are too few, in all or beside another part's.
+        Give none if episodes wait in the queue, if the running ones are few, or if another part has twice as many.
         """
         running = self._running[part]
         largest = max(tuple(self._running.values()))

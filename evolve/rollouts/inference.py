@@ -152,7 +152,7 @@ class ObservationNormalizer:
 
 @dataclass(eq=False)
 class Inference(ABC):
-    """The networks of B slots. It also has the fingerprints of their episodes and, with normalization, the moments."""
+    """The networks of B slots, with the fingerprints of their episodes and, if they normalize, with the moments."""
 
     observations: Float32
     """[B, O]. The caller writes observations here before a step begins, and leaves them unchanged until it ends."""

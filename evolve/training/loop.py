@@ -64,8 +64,8 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
 class _Run:
     """The state of a run between two generations.
 
-    champion_normalizer: The normalizer with which the champion was evaluated. If several generations evaluate it, it is
-        None, and the champion gets the present normalizer.
+    champion_normalizer: The normalizer with which the champion was evaluated. None if several generations evaluate the
+        champion: it then gets the present normalizer.
     """
 
     experiment: Experiment

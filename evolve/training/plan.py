@@ -181,7 +181,7 @@ def work_of(configs: Sequence[Config]) -> Work:
 def threads_for(
     files: Iterable[Path], changes: Mapping[str, Any] | None = None, threads: int | str | None = None
 ) -> int:
-    """Return the smallest number of threads in which one process plays the episodes of a file.
+    """Return the number of threads in which one process plays the episodes of files, the smallest of all.
 
     Args:
         files: Run files and champion files, or directories with one run file.
@@ -237,7 +237,7 @@ def sweep_from_arguments(
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
         grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
-        # The directory of existing runs is for these runs alone, unless there is no grid: then the sweep has the same.
+        # The runs of a grid must not share the directory of existing runs. Without a grid they are the same runs.
         if grid and any(experiment.directory().glob("seed-*.h5")):
             table["output"].pop("directory", None)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))

@@ -230,7 +230,7 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
 def open_run(run: PlannedRun, transport: Transport) -> RunFile:
     """Reopen the checked file of a run, with the present configuration.
 
-    If generations or held-out episodes are left, the run is no longer complete, and its manifest describes this
+    If generations or held-out episodes are left, the run is no longer complete, and its manifest also describes this
     process. If the environment of evaluation has changed, the held-out evaluation and the validations are dropped.
 
     Raises:

@@ -410,14 +410,14 @@ def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
 
 
 def _check_size(weights: Float32, experiment: Experiment, source: str) -> None:
-    """Raise InputError if weights [W] do not fit the network of an experiment. source: the origin of the weights."""
+    """Raise InputError if weights [W] do not fit the network of an experiment. source: their origin, in words."""
     if len(weights) != experiment.network.num_weights:
         expected = f"a genome of {experiment.network.num_weights:,} weights for {_described(experiment)}"
         raise InputError("start_from", expected, f"{len(weights):,} weights of {source}")
 
 
 def _check_normalization(normalized: bool, experiment: Experiment, source: str) -> None:
-    """Raise InputError if only one of an experiment and its start normalizes observations. source: of the start."""
+    """Raise InputError if only one of an experiment and its start normalizes observations. source: names the start."""
     setting = experiment.config.normalize_observations
     if normalized != setting:
         expected = f"{str(normalized).lower()} as in {source}, because the genome evolved with such observations"

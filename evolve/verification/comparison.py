@@ -69,7 +69,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
 
 
 def _changed_part(a: StoredRun, b: StoredRun) -> str | None:
-    """Return the sign that a log was changed, in words, for two runs with equal generations; None if there is none."""
+    """Return a difference of two runs whose generations are equal, in words; None if there is none."""
     part = _different_part(a, b)
     if part is not None:
         return f"the {part} differ, though every generation is equal"

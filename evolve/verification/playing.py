@@ -80,7 +80,7 @@ def choose_episode(
         generation: A complete generation, or the next one. By default the last complete one.
         candidate: The candidate that plays. By default the champion; in the next generation candidate 0.
         episode: The number of the episode.
-        purpose: EPISODE. For an episode of the final champion HELD_OUT or VALIDATION.
+        purpose: EPISODE; HELD_OUT or VALIDATION for an episode of the final champion.
         which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell.
             Other genomes play a held-out episode, or a validation episode if `purpose` says so.
 
