@@ -219,8 +219,6 @@ def _leaves(kind: Any, record: Any) -> Iterator[Any]:
 @cache
 def _records(kind: Any) -> dict[str, Any]:
     """Return the kind of the record in each field of a record, by the name of the field; None for a leaf."""
-    parts = get_type_hints(kind)
-    for name, part in parts.items():
-        if part is GenomeSource:  # a protocol; the receiver builds `Genomes`
-            parts[name] = Genomes
+    # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
+    parts = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(kind).items()}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}

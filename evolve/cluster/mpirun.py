@@ -468,9 +468,7 @@ def children(pid: int) -> list[int]:
 def _descendants(pid: int) -> list[int]:
     """Return all descendants of a process (Linux)."""
     found = children(pid)
-    for child in list(found):
-        found += _descendants(child)
-    return found
+    return found + [below for child in found for below in _descendants(child)]
 
 
 def kill_launcher(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:

@@ -82,9 +82,7 @@ class RunPreview:
         """The upper limits of the remaining work."""
         if self.action == "keep":
             return RunSize(0, 0)
-        completed = 0
-        if self.action == "resume" and self.stored is not None:
-            completed = self.stored.num_generations
+        completed = self.stored.num_generations if self.stored is not None and self.action == "resume" else 0
         return size_of(self.run.experiment.config, completed)
 
 
@@ -191,12 +189,10 @@ def threads_for(
     Raises:
         InputError: A file cannot be read, or the number of threads is too large.
     """
-    compute = parse(ComputeOptions, {"threads": threads or "auto"}, "compute")
-    numbers = []
-    for path in files:
-        config = config_of(store.read_any(store.one_run_file(path))).with_env_changes(changes or {})
-        numbers.append(num_threads(config.model_copy(update={"compute": compute})))
-    return min(numbers)
+    stored = [store.read_any(store.one_run_file(path)) for path in files]
+    configs = [config_of(each).with_env_changes(changes or {}) for each in stored]
+    here = {"compute": parse(ComputeOptions, {"threads": threads or "auto"}, "compute")}  # not as the files were made
+    return min(num_threads(config.model_copy(update=here)) for config in configs)
 
 
 def plan_from_arguments(

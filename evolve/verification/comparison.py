@@ -37,13 +37,15 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
 
     play: Whether the first different episode may be played here.
     """
+    seeds = [("seed", a.header.seed, b.header.seed)] if a.header.seed != b.header.seed else []
+    settings = without_implied(differences(config_of(a), config_of(b)))
     # The verdict for runs of different length. A difference that is found below replaces some fields.
     equal = pluralize(min(a.num_generations, b.num_generations), "generation")
     unequal = Verdict(
         False,
         f"equal for {equal}, but {a.path} has {a.num_generations} and {b.path} {b.num_generations}",
         sides=(Side(str(a.path)), Side(str(b.path))),
-        configuration=_configuration(a, b),
+        configuration=(*seeds, *settings),
         manifests=manifest_texts(a.header.manifest, b.header.manifest),
     )
     for generation, (ours, theirs) in enumerate(zip(a.records, b.records, strict=False)):
@@ -155,11 +157,6 @@ def _with_hashes(log: EpisodeLog, played: playing.PlayedEpisode | None) -> Episo
     if log.step_hashes is None and played is not None and played.log.has_steps_of(log):
         return played.log
     return log
-
-
-def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:
-    seeds = [("seed", a.header.seed, b.header.seed)] if a.header.seed != b.header.seed else []
-    return *seeds, *without_implied(differences(config_of(a), config_of(b)))
 
 
 def _different_settings(verdict: Verdict) -> str:
