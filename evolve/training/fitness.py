@@ -420,17 +420,22 @@ def evaluate_population(
         batch = replace(batch, describe=True, best_of=E if ranks_by_mean(config) else 0)
         results = coordinator.evaluate(spec, batch, meanwhile, collector)
         meanwhile = None
-        if least is not None and config.num_interactions is not None:
-            # A growing population: the next candidates play, until the generation has enough steps.
-            first = int(current.candidates[-1]) + 1
-            is_over = first == P or int(results.lengths.sum(dtype=np.int64)) >= config.num_interactions
-            current = None if is_over else Round(np.arange(first, min(first + least, P)), current.episodes)
-        elif current.episodes.stop == E:
-            current = None
-        else:
-            # A race: the best candidates play the next episodes.
-            connections = results.descriptions(genomes).connections
-            metrics = results.metrics(config.env.metrics)
-            scores = Scores.of(config, results.returns, metrics, connections, genomes.num_weights)
-            current = next_round(current, config.racing, scores)
+        current = _round_after(current, config, genomes, results)
     return results
+
+
+def _round_after(last: Round, config: Config, genomes: GenomeSource, results: PopulationResults) -> Round | None:
+    """Return the round after `last`; None after the final round."""
+    if config.least_population is not None and config.num_interactions is not None:
+        # A growing population: the next candidates play, until the generation has enough steps.
+        first, P = int(last.candidates[-1]) + 1, len(genomes)
+        if first == P or int(results.lengths.sum(dtype=np.int64)) >= config.num_interactions:
+            return None
+        return Round(np.arange(first, min(first + config.least_population, P)), last.episodes)
+    if last.episodes.stop == config.episodes:
+        return None
+    # A race: the best candidates play the next episodes.
+    connections = results.descriptions(genomes).connections
+    metrics = results.metrics(config.env.metrics)
+    scores = Scores.of(config, results.returns, metrics, connections, genomes.num_weights)
+    return next_round(last, config.racing, scores)

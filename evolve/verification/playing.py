@@ -100,6 +100,13 @@ def choose_episode(
         return _episode_of_elite(run, experiment, episode, which)
     if isinstance(run, StoredChampion) or purpose is not Purpose.EPISODE:
         return _episode_of_final_champion(run, experiment, episode, purpose, which)
+    return _training_episode(run, experiment, generation, candidate, episode)
+
+
+def _training_episode(
+    run: StoredRun, experiment: Experiment, generation: int | None, candidate: int | None, episode: int
+) -> Episode:
+    """Return a training episode, see `choose_episode`."""
     num_generations = run.num_generations
     generation = max(num_generations - 1, 0) if generation is None else generation
     if not 0 <= generation <= num_generations:
