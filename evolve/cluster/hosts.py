@@ -152,7 +152,8 @@ def count_workers(asked: int | str, work: Work) -> WorkerCount:
     if workers == 1 and not is_auto:
         remark = "MPI is useful only with two or more workers"
     elif work.quick_steps is not None and work.quick_steps <= _FEW_STEPS:
-        remark, suitable = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start", 1
+        suitable = 1
+        remark = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start"
     elif work.episodes_at_once is not None and workers > work.episodes_at_once:
         suitable = work.episodes_at_once
         remark = f"there are only {pluralize(suitable, 'episode')} at a time"

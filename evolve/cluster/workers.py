@@ -112,8 +112,10 @@ class PendingItems:
 
     def put_back(self, items: Int64, alone: bool) -> None:
         """Insert items at the front, but after the suspects unless the items are suspects themselves (`alone`)."""
-        self.items = np.insert(self.items, 0 if alone else self.suspects, items)
-        self.suspects += len(items) if alone else 0
+        place = 0 if alone else self.suspects
+        self.items = np.insert(self.items, place, items)
+        if alone:
+            self.suspects += len(items)
 
 
 class Fate(IntEnum):
@@ -213,7 +215,8 @@ class WorkQueue:
         had = np.flatnonzero((self._owner == worker) & ~self._done)
         self._owner[had] = _NO_WORKER
         self._strikes[had] += fate
-        if worker in self._isolated and len(had) == 1 and (fate == Fate.HANG or self._strikes[had[0]] >= _GUILTY):
+        was_alone = worker in self._isolated and len(had) == 1
+        if was_alone and (fate == Fate.HANG or self._strikes[had[0]] >= _GUILTY):
             self._done[had] = True
             self.unfinished -= 1
             return 0, had

@@ -72,7 +72,8 @@ class Reader:
         if not self._has_item("validation"):
             return {}
         numbers, returns = self.columns(schema.VALIDATIONS).values()
-        if len(set(numbers.tolist())) < len(numbers) or not ((numbers > 0) & (numbers <= num_generations)).all():
+        are_different = len(set(numbers.tolist())) == len(numbers)
+        if not (are_different and ((numbers > 0) & (numbers <= num_generations)).all()):
             raise ValueError("validation/generations: not different numbers from 1 to the number of generations")
         return dict(zip(numbers.tolist(), returns, strict=True))
 

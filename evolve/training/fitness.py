@@ -231,7 +231,8 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
     if key == "fitness" and found in _STATISTICS:
         expected = "a function of returns, metrics and connections, or the name of a statistic"
         raise InputError(key, expected, found, "Name it: ", Setting(key, found.__name__), ".")
-    module, name = getattr(found, "__module__", None) or "__main__", getattr(found, "__qualname__", "")
+    module = getattr(found, "__module__", None) or "__main__"
+    name = getattr(found, "__qualname__", "")
     current = getattr(sys.modules.get(module), name, None)
     if module != "__main__" and current is found:
         return f"{module}:{name}"

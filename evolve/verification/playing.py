@@ -113,7 +113,8 @@ def _training_episode(
         raise InputError("generation", f"one of 0 to {num_generations} (the next one)", generation)
     is_next = generation == num_generations
     best = 0 if is_next else int(run.records[generation].champion_candidate)
-    chosen, population = best if candidate is None else candidate, experiment.config.population
+    chosen = best if candidate is None else candidate
+    population = experiment.config.population
     if not 0 <= chosen < population:
         raise InputError("candidate", f"one of the {population} candidates (0 to {population - 1})", chosen)
     if is_next:  # the strategy computes the candidate from the checkpoint
