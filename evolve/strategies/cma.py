@@ -59,24 +59,81 @@ from evolve.numerics import exp, ordered_sum
 from evolve.numerics.perturbation import moments_about_centre, perturbed
 from evolve.numerics.portable import add_outer, cholesky, log, norm, solve
 from evolve.numerics.streams import Purpose, normal_rows
-from evolve.shapes import Float64, Int64
-from evolve.strategies.evolution_strategy import (
-    CmaProgress,
-    EvolutionStrategy,
-    SearchedConnections,
-    stored,
-    weighted_moments,
-)
+from evolve.shapes import Float32, Float64, Int64
+from evolve.strategies.evolution_strategy import EvolutionStrategy, stored, weighted_moments
 from evolve.strategies.pruning_schedules import PruningOptions
-from evolve.strategies.strategy import Results, check_population, ranking, requested_candidates, require_evolved_weights
+from evolve.strategies.strategy import (
+    NamedNumbers,
+    Results,
+    check_population,
+    ranking,
+    requested_candidates,
+    require_evolved_weights,
+)
 from evolve.strategies.wrapper import RestartOptions
 
+_MIN_POPULATION = 4  # a smaller population would have only one parent
 _MAX_WEIGHT = 1e30  # also the largest standard deviation
 _MIN_SIGMA = 1e-12  # without a limit, σ could vanish while the covariance grows
 _MIN_PIVOT = 1e-13  # as a share of the variance of a weight; a smaller pivot consists of rounding errors
 _NEAR_ZERO = 1e-8  # added to ‖L⁻¹ y‖², which is 0 for a candidate at the mean
 _MAX_CONNECTIONS = 2_000
 """The largest n. The covariance of 2,000 connections takes 32 MB, and a generation half a second."""
+
+
+@dataclass(frozen=True)
+class CmaProgress(NamedNumbers):
+    """σ, and the number of completed generations."""
+
+    sigma: float
+    generations: int
+
+
+@dataclass(frozen=True)
+class SearchedConnections:
+    """The n connections of an initial genome of W weights, which a strategy with a covariance searches.
+
+    initial: The initial genome (P = 1).
+    places: [n], the columns of the connections, in ascending order.
+    """
+
+    initial: Genomes
+    places: Int64
+
+    @classmethod
+    def of(cls, initial: Genomes, population: int, strategy: str) -> "SearchedConnections":
+        """Return the connections of an initial genome. strategy: the name of the strategy, for errors.
+
+        Raises InputError if there are too few connections, or too few candidates in the population.
+        """
+        if population < _MIN_POPULATION:
+            raise InputError("population", f"at least {_MIN_POPULATION} for {strategy}", population)
+        connections = cls(initial, np.flatnonzero(initial.mask[0]))
+        if len(connections) < 2:
+            expected = f"genomes of at least 2 connections with {strategy}"
+            raise InputError("strategy.name", expected, pluralize(len(connections), "connection"))
+        return connections
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def weights(self, genome: Genomes) -> Float64:
+        """Return [n]: the weights of the connections in a genome (P = 1)."""
+        return genome.weights[0, self.places].astype(np.float64)
+
+    def within(self, columns: slice) -> tuple[Int64, slice]:
+        """Return the places [k] of the connections in a slice of columns, and the slice of range(n) that has them."""
+        first, last = np.searchsorted(self.places, [columns.start, columns.stop])
+        return self.places[first:last] - columns.start, slice(int(first), int(last))
+
+    def genomes(self, x: Float32) -> Genomes:
+        """Return N genomes with the connection weights x [N, n]."""
+        W = self.initial.num_weights
+        weights = x
+        if len(self) < W:  # otherwise there are no zeros to fill in, and a copy of large genomes is not needed
+            weights = np.zeros((len(x), W), np.float32)
+            weights[:, self.places] = x
+        return Genomes(weights, np.repeat(self.initial.mask, len(x), axis=0))
 
 
 class CmaOptions(RestartOptions):

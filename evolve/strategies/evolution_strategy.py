@@ -1,7 +1,7 @@
 """The common parts of the strategies that search around one genome: cma-es, sep-cma-es, openai-es, pgpe and snes.
 
-The parts are the base class `EvolutionStrategy`, fitness shaping, optimizers, and the connections that a covariance
-covers. The state of such a strategy is a dataclass of arrays.
+The parts are the base class `EvolutionStrategy`, fitness shaping and optimizers. The state of such a strategy is a
+dataclass of arrays.
 
 An optimizer turns an estimated gradient of the fitness into a step that raises the fitness. The object has only
 settings; the state of the strategy holds the memory of earlier steps.
@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from evolve.errors import InputError, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import PerturbedMatrix, StreamsKey
 from evolve.numerics.portable import log, norm
 from evolve.numerics.streams import Purpose
-from evolve.shapes import Float32, Float64, Int64, stored_array
+from evolve.shapes import Float64, Int64, stored_array
 from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes
 
-_MIN_POPULATION = 4  # of a strategy with a covariance; a smaller population would have only one parent
 _PART_SIZE = 2**16  # numbers
 _EPSILON = 1e-8
 
@@ -273,58 +271,3 @@ class ClipUp:
         if speed > most:
             velocity *= most / speed
         return velocity
-
-
-@dataclass(frozen=True)
-class CmaProgress(NamedNumbers):
-    """σ, and the number of completed generations."""
-
-    sigma: float
-    generations: int
-
-
-@dataclass(frozen=True)
-class SearchedConnections:
-    """The n connections of an initial genome of W weights, which a strategy with a covariance searches.
-
-    initial: The initial genome (P = 1).
-    places: [n], the columns of the connections, in ascending order.
-    """
-
-    initial: Genomes
-    places: Int64
-
-    @classmethod
-    def of(cls, initial: Genomes, population: int, strategy: str) -> "SearchedConnections":
-        """Return the connections of an initial genome. strategy: the name of the strategy, for errors.
-
-        Raises InputError if there are too few connections, or too few candidates in the population.
-        """
-        if population < _MIN_POPULATION:
-            raise InputError("population", f"at least {_MIN_POPULATION} for {strategy}", population)
-        connections = cls(initial, np.flatnonzero(initial.mask[0]))
-        if len(connections) < 2:
-            expected = f"genomes of at least 2 connections with {strategy}"
-            raise InputError("strategy.name", expected, pluralize(len(connections), "connection"))
-        return connections
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def weights(self, genome: Genomes) -> Float64:
-        """Return [n]: the weights of the connections in a genome (P = 1)."""
-        return genome.weights[0, self.places].astype(np.float64)
-
-    def within(self, columns: slice) -> tuple[Int64, slice]:
-        """Return the places [k] of the connections in a slice of columns, and the slice of range(n) that has them."""
-        first, last = np.searchsorted(self.places, [columns.start, columns.stop])
-        return self.places[first:last] - columns.start, slice(int(first), int(last))
-
-    def genomes(self, x: Float32) -> Genomes:
-        """Return N genomes with the connection weights x [N, n]."""
-        W = self.initial.num_weights
-        weights = x
-        if len(self) < W:  # otherwise there are no zeros to fill in, and a copy of large genomes is not needed
-            weights = np.zeros((len(x), W), np.float32)
-            weights[:, self.places] = x
-        return Genomes(weights, np.repeat(self.initial.mask, len(x), axis=0))

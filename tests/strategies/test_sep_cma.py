@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from evolve import networks
 from evolve.strategies import Results, make
-from evolve.strategies.cma import SepCma, SepCmaOptions
-from evolve.strategies.evolution_strategy import CmaProgress
+from evolve.strategies.cma import CmaProgress, SepCma, SepCmaOptions
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 
