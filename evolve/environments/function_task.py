@@ -108,9 +108,9 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
     Args:
         name: The name of the environment, with a version: "Xor-v0". In `env.id`, it follows the name of the module that
             calls `register_task`: "xor:Xor-v0".
-        episode: A generator function. Its argument is a `numpy.random.Generator`, the only source of random numbers
-            that the function may use, because a seed must repeat its episode. The arguments that an experiment sets or
-            randomizes (`env.kwargs`, `env.randomize`) are passed by keyword. Each `yield` gives an observation, O
+        episode: A generator function. Its argument is a `numpy.random.Generator`. The function may use no other source
+            of random numbers, because a seed must repeat its episode. The arguments that an experiment sets or
+            randomizes (`env.kwargs`, `env.randomize`) are passed by keyword. Each `yield` gives an observation of O
             numbers, and receives an action, [A] float32 in [-1, 1]. At the end the function returns the return of the
             episode, one number; higher is better. To report metrics, the function returns (return, metrics). `metrics`
             is a dictionary of numbers, from which `env.metrics` selects.

@@ -179,11 +179,12 @@ class GymnasiumEngine:
     def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
         """Play one episode in a new object; see `Engine.trial`.
 
-        Raises InputError if the environment breaks Gymnasium's interface. Also raises InputError if a step draws from
-        `np.random` or `random`: all episodes of a process share these generators, so episodes would affect each other.
+        Raises InputError if the environment breaks Gymnasium's interface, or if a step draws from `np.random` or
+        `random`. All episodes of a process share these two generators, so episodes would affect each other.
         """
         actions = self.decode(outputs)
-        with gymnasium_making.closing_silently(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
+        table = draw_tables(self._randomize, np.array([seed]))[0]
+        with gymnasium_making.closing_silently(self._make(table)) as env:
             if used and self.reuses:
                 env.reset(seed=seed + 1)
                 env.step(actions[0])

@@ -284,9 +284,9 @@ def has_picture(env_id: str) -> bool:
 def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UInt8:
     """Return a picture of a state, [H, W, 3]. Drawing needs no display.
 
-    Clouds and terrain are those of Gymnasium's episode with this seed, except that the setting `obstacles` can change
-    the height of obstacles and of the ground behind them. The flames of a lander's engines are not drawn, because they
-    are not part of a state.
+    Clouds and terrain are those of Gymnasium's episode with this seed. Only the setting `obstacles` can change the
+    height of obstacles and of the ground behind them. The flames of a lander's engines are not drawn, because they are
+    not part of a state.
 
     Args:
         env_id: The task.

@@ -4,8 +4,8 @@
 `binary-mask-mlp` every connection has the weight 1, and only the mask evolves. In `dag` every layer reads all earlier
 layers. `elman` is the simple recurrent network (Elman, "Finding Structure in Time", 1990).
 
-The nodes of a network lie end to end: the observation, the outputs of each layer, and bias units, which are always 1.
-`elman` also has context units. A layer reads a contiguous slice x of earlier nodes. Sums run over the rows of W in
+The nodes of a network lie end to end: the observation, the outputs of each layer, and bias units. A bias unit is always
+1. `elman` also has context units. A layer reads a contiguous slice x of earlier nodes. Sums run over the rows of W in
 ascending order:
 
     y_k = tanh(((x_0 W_0k + x_1 W_1k) + x_2 W_2k) + …)
@@ -165,7 +165,7 @@ class LayeredBatch(SlotArrays):
     def _usable_factors(self, genomes: Genomes) -> Factors | None:
         """Return the factors of genomes if the kernel can compute weights from them; otherwise None.
 
-        Only the native kernel can, and only with rank 0 or 1: with a higher rank, computing a weight takes longer than
+        Only the native kernel can, and only with rank 0 or 1. With a higher rank, computing a weight takes longer than
         reading it. A column has room for W numbers, but the factors of small matrices may need more.
         """
         if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):

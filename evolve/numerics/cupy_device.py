@@ -84,7 +84,8 @@ def machine_code(architecture: str, unit: str = "") -> bytes:
         InputError: NVRTC is missing, or cannot compile for this architecture.
     """
     files = source(unit)
-    key = hashlib.sha256(repr((files, EXACT, architecture, nvrtc_version())).encode()).hexdigest()
+    inputs = repr((files, EXACT, architecture, nvrtc_version()))
+    key = hashlib.sha256(inputs.encode()).hexdigest()
     cached = _cache_folder() / f"{key[:32]}.cubin"
     code = _read_cached(cached)
     if code is None:

@@ -41,7 +41,7 @@ def load_library() -> ctypes.CDLL | None:
     """Return the library of native kernels; None if it was not built.
 
     Raises:
-        RunError: The library was built from other headers, or by an earlier version, so its C structures may differ
+        RunError: The library was built from other headers, or by an earlier version. Then its C structures may differ
             from the structures that Python fills. Or this system cannot load the library, for example because the C
             library here is too old. Falling back to array operations in silence would hide why the run is slow.
     """

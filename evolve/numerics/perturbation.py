@@ -6,8 +6,8 @@ native kernel, which passes over memory once. Array operations define the result
 For sums over all candidates, each rank computes its own range of columns of the genome. The range begins at column
 number `first`, so the rank skips the deviates of earlier columns.
 
-A perturbation of low rank is a product of two small matrices (Sarkar et al., "Evolution Strategies at the Hyperscale",
-2025). r(m + n) deviates then perturb the m n weights of a matrix, see `PerturbedMatrix`.
+A perturbation of low rank is a product of two small matrices. The idea is from Sarkar et al., "Evolution Strategies at
+the Hyperscale" (2025). r(m + n) deviates then perturb the m n weights of a matrix, see `PerturbedMatrix`.
 """
 
 import math
@@ -117,7 +117,7 @@ def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients:
 class PerturbedMatrix:
     """A matrix [m, n] = [rows, columns] of the genome, and the deviates that perturb it with a step σ.
 
-    A perturbation of rank r is the product of two matrices of deviates, left [r, m] and right [r, n]: the weight in row
+    A perturbation of rank r is the product of two matrices of deviates, left [r, m] and right [r, n]. The weight in row
     j and column l moves by σ/√r · Σ_k left_kj right_kl. The move has variance σ², like σ times a deviate. In the
     stream, left comes before right. With rank 0 every weight has its own deviate.
 

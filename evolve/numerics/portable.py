@@ -1,7 +1,7 @@
 """Mathematical functions such as tanh, exp and sums, with the same bits on every CPU and GPU.
 
-The functions use only additions, multiplications, divisions and square roots, whose rounding IEEE 754 defines, and
-operations without rounding, such as shifts. The order of the operations is fixed. This NumPy code is the definition;
+The functions use only additions, multiplications, divisions and square roots, whose rounding IEEE 754 defines. Their
+other operations, such as shifts, do not round. The order of the operations is fixed. This NumPy code is the definition;
 the C kernels compute the same bits.
 """
 

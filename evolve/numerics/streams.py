@@ -62,7 +62,8 @@ def purpose_number(purpose: Purpose | str) -> int:
     and no number of `Purpose`.
     """
     if isinstance(purpose, str):
-        return int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:4], "big") | 2**31
+        digest = hashlib.sha256(purpose.encode()).digest()
+        return int.from_bytes(digest[:4], "big") | 2**31
     return int(purpose)
 
 

@@ -223,8 +223,8 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
 def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> Strategy[Any]:
     """Let a strategy of another package check each call of its methods, and return it.
 
-    If a method raises an exception, or returns a result that cannot be played or stored, the call raises an InputError
-    that names the method. So no invalid result gets into the log.
+    A method may raise an exception, or return a result that cannot be played or stored. Then the call raises an
+    InputError that names the method. So no invalid result gets into the log.
 
     Args:
         section: The section of the experiment that names the strategy. A built-in strategy is returned unchanged.
@@ -319,8 +319,8 @@ def make(
         seed: The seed of all random numbers of the search.
         x0: The vector with which the search begins, [W] numbers, or a genome such as `policy.genome`. With `x0`,
             `genome_size` is not needed. `x0` is the first centre of an evolution strategy. In other strategies, it is
-            candidate 0 of generation 0; the other candidates are mutants of it, or random vectors with `random`. By
-            default the search begins with random vectors.
+            candidate 0 of generation 0. The other candidates are mutants of it; with `random`, they are random vectors.
+            By default the search begins with random vectors.
         **options: The settings of the strategy, such as `sigma`; all others have their defaults.
 
     Raises:

@@ -7,9 +7,9 @@ next float32. Otherwise all candidates could be equal, and σ would adapt to noi
 
 cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), with the constants of the library
 cmaes. The tutorial computes the root of the covariance C from eigenvectors, whose bits depend on the library and the
-processor. This module uses the Cholesky factor L of C instead (Krause, Arbonès & Igel, "CMA-ES with Optimal Covariance
-Update and Storage Complexity", 2016), for which products, differences, quotients and square roots are enough. The
-weights w_i of the worse half are negative. At first C is 1. mu = floor(P/2). x_i is the i-th best candidate; NaN is
+processor. This module uses the Cholesky factor L of C instead, as Krause, Arbonès & Igel do in "CMA-ES with Optimal
+Covariance Update and Storage Complexity" (2016). Products, differences, quotients and square roots are enough for L.
+The weights w_i of the worse half are negative. At first C is 1. mu = floor(P/2). x_i is the i-th best candidate; NaN is
 last.
 
     candidate    m + σ L z, C = L Lᵀ, z ~ N(0, I) from keyed streams
@@ -276,8 +276,10 @@ class Cma(EvolutionStrategy[CmaState]):
         """Return a state whose standard deviations are not below the resolution of float32, nor above `_MAX_WEIGHT`."""
         mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
         variances = np.diagonal(C)
-        sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT / math.sqrt(float(variances.max())))
-        resolution = np.spacing(np.abs(mean).astype(np.float32)).astype(np.float64) / sigma
+        largest = math.sqrt(float(variances.max()))
+        sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT / largest)
+        spacing = np.spacing(np.abs(mean).astype(np.float32))
+        resolution = spacing.astype(np.float64) / sigma
         np.fill_diagonal(C, np.maximum(variances, resolution * resolution))
         upper = C[np.triu_indices(self._n)]
         return CmaState(mean, p_sigma, p_c, upper, CmaProgress(sigma, progress.generations))
@@ -343,8 +345,8 @@ class SepCma(EvolutionStrategy[SepCmaState]):
             layout: The layout of the genomes.
             population: P.
             seed: The seed of the streams.
-            dimensions: The n of the formulas, by default the number of connections. map-elites gives a smaller n, the
-                number of connections that an emitter keeps; all other weights stay 0.
+            dimensions: The n of the formulas, by default the number of connections. map-elites gives the number of
+                connections that an emitter keeps, because all other weights stay 0.
         """
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")

@@ -87,8 +87,10 @@ def cells_of(measures: Float64, bounds: Float64, grid: Int64) -> Int64:
         positions = (measures - low) / (high - low) * grid
     known = ~np.isnan(positions).any(axis=1)
     positions = np.where(np.isnan(positions), 0.0, positions)
-    inside = np.floor(np.minimum(np.maximum(positions, 0.0), grid - 1.0)).astype(np.int64)
-    return np.where(known, np.ravel_multi_index(tuple(inside.T), tuple(grid.tolist())), -1)
+    inside = np.minimum(np.maximum(positions, 0.0), grid - 1.0)
+    indices = np.floor(inside).astype(np.int64)
+    numbers = np.ravel_multi_index(tuple(indices.T), tuple(grid.tolist()))
+    return np.where(known, numbers, -1)
 
 
 def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
@@ -199,8 +201,8 @@ class MapElites(contract.Strategy[Archive]):
     def ask(self, state: Archive, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: genomes of the emitters, and children of elites.
 
-        While all cells are empty, the candidates are initial genomes, or a given genome (`StartLayout`) and mutants of
-        it.
+        While all cells are empty, the candidates are initial genomes. With a given genome (`StartLayout`), they are
+        this genome and mutants of it.
         """
         candidates = contract.requested_candidates(self._P, candidates)
         has_start = isinstance(self._layout, contract.StartLayout)
@@ -394,7 +396,8 @@ class MapElites(contract.Strategy[Archive]):
 
     def indices(self, number: int) -> tuple[int, ...]:
         """Return the indices of a cell along the descriptors."""
-        return tuple(int(part) for part in np.unravel_index(number, tuple(self.grid.tolist())))
+        indices = np.unravel_index(number, tuple(self.grid.tolist()))
+        return tuple(int(index) for index in indices)
 
 
 def _text(cell: Sequence[int]) -> str:

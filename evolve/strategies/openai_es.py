@@ -21,13 +21,13 @@ pairs and ε_i ~ N(0, 1):
     mask         pruned gradually by |θ|, by traces, by flow, or at random
 
 With `perturbation_rank` = r the ε_i of a matrix [m, n] is the product 1/√r A_i B_iᵀ, with A_i [m, r] and B_i [n, r]
-~ N(0, 1) (Sarkar et al., "Evolution Strategies at the Hyperscale", 2025, EGGROLL). The elements of the product have
-variance 1, too, so the formula of g stays. Biases keep full rank. So does a matrix, unless the product needs fewer
+~ N(0, 1). The product is from Sarkar et al., "Evolution Strategies at the Hyperscale" (2025, EGGROLL). Its elements
+have variance 1, too, so the formula of g stays. Biases keep full rank. So does a matrix, unless the product needs fewer
 random numbers: r(m + n) < m n.
 
 ε_i is computed as (w_2i - w_{2i+1})/2σ, from the float32 weights that were evaluated. θ, m, v are float64. Sums have
-the order of the pairs. The champion is θ̄, an exponential average of θ, in which the past has the weight `averaging`
-(Polyak & Juditsky, 1992, show why averages are better). With `averaging` 0 the champion is θ. In both cases, the lucky
+the order of the pairs. The champion is θ̄, an exponential average of θ, in which the past has the weight `averaging`.
+Polyak & Juditsky (1992) show why averages are better. With `averaging` 0 the champion is θ. In both cases, the lucky
 fitness of one candidate hardly changes the champion.
 """
 

@@ -298,8 +298,8 @@ def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "
 def runs_on_every_rank(strategy: Strategy[Any], num_traces: int) -> bool:
     """Return whether every rank runs the strategy, and computes the candidates that it plays from the state.
 
-    Otherwise rank 0 computes all candidates: if the strategy is `central`, or not portable, or if it needs the traces
-    of each candidate, which only rank 0 receives.
+    Otherwise rank 0 computes all candidates. It does so if the strategy is `central`, or not portable, or needs the
+    traces of each candidate, which only rank 0 receives.
 
     num_traces: T, the number of traces of an episode.
     """

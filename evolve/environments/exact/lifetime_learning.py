@@ -169,9 +169,9 @@ class Cues(_OneOutputTask[CuesOptions]):
         C = self.options.cues
         shown = states.copy()
         remaining = shown[C : 2 * C]
-        # Lay the remaining presentations end to end: first the presentations of cue 0, then of cue 1, and so on. u
-        # chooses a place. The cues that end at or before this place are the cues before the chosen one, so their number
-        # is the chosen cue. The sums are of whole numbers, so their order does not matter.
+        # Lay the remaining presentations end to end, in the order of their cues. u chooses a place. The cues that end
+        # at or before this place are the cues before the chosen one, so their number is the chosen cue. The sums are of
+        # whole numbers, so their order does not matter.
         ends = np.add.accumulate(remaining[:-1])
         place = u * remaining.sum(axis=0)
         drawn = np.count_nonzero(ends <= place, axis=0)

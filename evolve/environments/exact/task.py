@@ -3,8 +3,8 @@
 States are arrays [S, k] of float64, one column for each of k episodes. IEEE 754 defines every operation and its
 rounding. The kernels do the same operations in the same order, so they give the same bits.
 
-Random numbers come from `Draws`. Tasks that repeat Gymnasium's episodes use `Pcg64` instead: the generator of
-Gymnasium, one for each episode, with the seed of its environment. `Pcg64` gives the bits of NumPy's generator, but
+Random numbers come from `Draws`. Tasks that repeat Gymnasium's episodes use `Pcg64` instead, the generator of
+Gymnasium. Each episode has its own, with the seed of its environment. `Pcg64` gives the bits of NumPy's generator, but
 converts them to numbers in Python. In NumPy's C code, a compiler may fuse a multiplication and an addition, and then
 numbers depend on the processor.
 """
