@@ -64,6 +64,7 @@ from evolve.strategies.evolution_strategy import EvolutionStrategy, stored, weig
 from evolve.strategies.pruning_schedules import PruningOptions
 from evolve.strategies.strategy import (
     NamedNumbers,
+    NewestValue,
     Results,
     check_population,
     ranking,
@@ -200,7 +201,7 @@ class Cma(EvolutionStrategy[CmaState]):
             cure = "Use ", Setting("strategy.name", "sep-cma-es"), ", which has a diagonal covariance."
             raise InputError("strategy.name", expected, pluralize(n, "connection"), *cure)
         self._options = options
-        self._factored: tuple[Float64, Float64] | None = None  # the latest covariance, and its factor
+        self._factor_of = NewestValue(self._factor)  # for all candidates of a generation, and for `tell`
 
     @staticmethod
     def validate(options: CmaOptions, layout: GenomeLayout) -> None:
@@ -217,9 +218,8 @@ class Cma(EvolutionStrategy[CmaState]):
         """Return candidates, drawn around the mean."""
         candidates = requested_candidates(self._P, candidates)
         z = normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, candidates, self._n).astype(np.float64)
-        factor = self._factor(state)
         shaped = np.zeros_like(z)
-        add_outer(shaped, z.T, factor)
+        add_outer(shaped, z.T, self._factor_of(state))
         return self._genomes(state.mean + state.progress.sigma * shaped)
 
     def tell(self, state: CmaState, genomes: GenomeSource, results: Results) -> CmaState:
@@ -229,7 +229,7 @@ class Cma(EvolutionStrategy[CmaState]):
         x = genomes.take(ranking(results.fitness)).weights[:, self._connections.places].astype(np.float64)
         steps = (x - state.mean) / sigma
         y = ordered_sum((r.weights[: r.mu, None] * steps[: r.mu]).T)
-        whitened = solve(self._factor(state), np.concatenate([y[None], steps[r.mu :]]))
+        whitened = solve(self._factor_of(state), np.concatenate([y[None], steps[r.mu :]]))
         path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff)
         p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step * whitened[0]
         progress, h = _adapt(state.progress, p_sigma, n, r.c_sigma, r.mu_eff)
@@ -261,16 +261,10 @@ class Cma(EvolutionStrategy[CmaState]):
         upper[np.triu_indices(self._n)] = state.covariance
         return upper
 
-    def _factor(self, state: CmaState) -> Float64:
-        """Return Lᵀ [n, n] of a state. The newest one is cached for all candidates of a generation, and for `tell`."""
-        if self._factored is not None:
-            covariance, factor = self._factored
-            if covariance is state.covariance:
-                return factor
+    def _factor(self, state: CmaState, _generation: int) -> Float64:
+        """Return Lᵀ [n, n] of a state."""
         upper = self._upper(state)
-        factor = cholesky(upper, _MIN_PIVOT * np.diagonal(upper))
-        self._factored = state.covariance, factor
-        return factor
+        return cholesky(upper, _MIN_PIVOT * np.diagonal(upper))
 
     def _bounded(self, mean: Float64, p_sigma: Float64, p_c: Float64, C: Float64, progress: CmaProgress) -> CmaState:
         """Return a state whose standard deviations are not below the resolution of float32, nor above `_MAX_WEIGHT`."""
