@@ -82,16 +82,3 @@ def stored_array(
     array = np.asarray(arrays[name])
     check_shape(array, name, symbols, dtype, **sizes)
     return array
-
-
-def stored_arrays(
-    arrays: Mapping[str, NDArray[Any]], prefix: str, shapes: Mapping[str, tuple[str, DTypeLike]], **sizes: int
-) -> dict[str, NDArray[Any]]:
-    """Return several arrays of a checkpoint, under their names without the prefix; see `stored_array`.
-
-    shapes: the shape and the type of each array, by its name without the prefix.
-    """
-    return {
-        name: stored_array(arrays, f"{prefix}{name}", symbols, dtype, **sizes)
-        for name, (symbols, dtype) in shapes.items()
-    }

@@ -60,7 +60,7 @@ from evolve.numerics.perturbation import moments_about_centre, perturbed
 from evolve.numerics.portable import add_outer, cholesky, log, norm, solve
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float32, Float64, Int64
-from evolve.strategies.evolution_strategy import EvolutionStrategy, stored, weighted_moments
+from evolve.strategies.evolution_strategy import EvolutionStrategy, weighted_moments
 from evolve.strategies.pruning_schedules import PruningOptions
 from evolve.strategies.strategy import (
     NamedNumbers,
@@ -70,6 +70,7 @@ from evolve.strategies.strategy import (
     ranking,
     requested_candidates,
     require_evolved_weights,
+    stored,
 )
 from evolve.strategies.wrapper import RestartOptions
 

@@ -28,13 +28,9 @@ from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, no_g
 from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float32, Float64, Int64, stored_array, stored_arrays
+from evolve.shapes import Float32, Float64, Int64
 from evolve.strategies import strategy as contract
 from evolve.strategies.wrapper import StartOptions
-
-_PARTS = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": ("N T", np.float32),
-          "total": ("N", np.float64), "count": ("N", np.int64)}  # fmt: skip
-"""The arrays of scored genomes in a checkpoint, each with its shape and type."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +42,10 @@ class ScoredGenomes:
     count: [N] int64, the number of evaluations, including prior ones; 0 for a given genome before generation 0.
     """
 
-    genomes: Genomes
-    traces: Float32
-    total: Float64
-    count: Int64
+    genomes: Genomes = contract.stored(Genomes)
+    traces: Float32 = contract.stored("N T", np.float32)
+    total: Float64 = contract.stored("N")
+    count: Int64 = contract.stored("N", np.int64)
 
     @classmethod
     def empty(cls, W: int, T: int = 0) -> "ScoredGenomes":
@@ -69,33 +65,6 @@ class ScoredGenomes:
         if not isinstance(layout, contract.StartLayout):
             return cls.empty(W, T)
         return cls(layout.genome, np.zeros((1, T), np.float32), np.zeros(1), np.zeros(1, np.int64))
-
-    @classmethod
-    def from_arrays(cls, arrays: contract.Arrays, name: str, W: int, T: int = 0) -> "ScoredGenomes":
-        """Return the genomes that `to_arrays` stored.
-
-        Args:
-            arrays: A checkpoint.
-            name: The prefix of the names of the arrays.
-            W: The weights of a genome.
-            T: The trace values of a genome; 0 if none were stored.
-
-        Raises:
-            ValueError: An array is missing or has another shape.
-        """
-        N = len(stored_array(arrays, f"{name}_count", "N", np.int64))
-        shapes = {part: shape for part, shape in _PARTS.items() if T or part != "traces"}
-        parts = stored_arrays(arrays, f"{name}_", shapes, N=N, W=W, T=T)
-        traces = parts.get("traces", np.zeros((N, 0), np.float32))
-        return cls(Genomes(parts["weights"], parts["mask"]), traces, parts["total"], parts["count"])
-
-    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """Return arrays for a checkpoint, `<name>_weights` and so on; without traces if T = 0."""
-        parts: list[NDArray[Any]] = [self.genomes.weights, self.genomes.mask, self.traces, self.total, self.count]
-        named = {f"{name}_{part}": array for part, array in zip(_PARTS, parts, strict=True)}
-        if not self.traces.shape[1]:
-            del named[f"{name}_traces"]
-        return named
 
     def __len__(self) -> int:
         return len(self.count)
@@ -246,11 +215,11 @@ class EliteOnly(Elitist[ScoredGenomes]):
 
     def to_arrays(self, state: ScoredGenomes) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        return state.to_arrays("elite")
+        return contract.arrays_of(state, "elite_")
 
     def from_arrays(self, arrays: contract.Arrays) -> ScoredGenomes:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
-        return ScoredGenomes.from_arrays(arrays, "elite", self._layout.num_weights)
+        return contract.state_of(ScoredGenomes, arrays, "elite_", {"W": self._layout.num_weights, "T": 0})
 
     def _elite(self, state: ScoredGenomes) -> ScoredGenomes:
         return state

@@ -8,27 +8,22 @@ settings; the state of the strategy holds the memory of earlier steps.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import PerturbedMatrix, StreamsKey
 from evolve.numerics.portable import log, norm
 from evolve.numerics.streams import Purpose
-from evolve.shapes import Float64, Int64, stored_array
-from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes
+from evolve.shapes import Float64, Int64
+from evolve.strategies.strategy import Arrays, State, Strategy, arrays_of, initial_genomes, state_of
 
 _PART_SIZE = 2**16  # numbers
 _EPSILON = 1e-8
-
-
-def stored(kind: str | type[NamedNumbers], dtype: DTypeLike = np.float64) -> Any:
-    """Return a field of a state. kind: the shape of an array, as for `check_shape`, or a type of named numbers."""
-    return field(metadata={"kind": kind, "dtype": dtype})
 
 
 class EvolutionStrategy(Strategy[State]):
@@ -66,19 +61,11 @@ class EvolutionStrategy(Strategy[State]):
 
     def to_arrays(self, state: State) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        parts = vars(state).items()
-        return {name: part.to_array() if isinstance(part, NamedNumbers) else part for name, part in parts}
+        return arrays_of(state)
 
     def from_arrays(self, arrays: Arrays) -> State:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
-        found = {}
-        for part in fields(self.state_type):
-            kind = part.metadata["kind"]
-            if isinstance(kind, str):
-                found[part.name] = stored_array(arrays, part.name, kind, part.metadata["dtype"], **self._sizes)
-            else:
-                found[part.name] = kind.from_arrays(arrays, part.name)
-        return self.state_type(**found)
+        return state_of(self.state_type, arrays, "", dict(self._sizes))
 
     def _initial_state(self, initial: Genomes) -> State:
         """Return the state of a search that begins at a genome (P = 1)."""

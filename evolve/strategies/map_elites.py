@@ -43,7 +43,7 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, no_genomes
 from evolve.numerics.perturbation import perturbed
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Bool, Float32, Float64, Int64, stored_array, stored_arrays
+from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.strategies import strategy as contract
 from evolve.strategies.acting import ACTING, GENOME_MEASURES, Paths, measure
 from evolve.strategies.cma import SepCma, SepCmaOptions, SepCmaState
@@ -112,29 +112,29 @@ def best_of_cells(cells: Int64, fitness: Float64) -> Int64:
 class Emitter:
     """An emitter: the state of its sep-cma-es, and the connections [W] of its candidates."""
 
-    state: SepCmaState
-    mask: Bool
+    state: SepCmaState = contract.stored(SepCmaState)
+    mask: Bool = contract.stored("W", np.bool_)
 
 
 @dataclass(frozen=True)
 class Archive:
-    """The elites of the n filled cells, in ascending order of the cells.
+    """The elites of the N filled cells, in ascending order of the cells.
 
-    genomes: the n elites.
-    cells: [n], the number of each elite's cell.
-    fitness: [n].
-    measures: [n, D], the descriptors.
-    origins: [n, 2], the generation of each elite, and its number among the candidates of that generation.
-    generations: the number of generations so far.
+    genomes: the N elites.
+    cells: [N], the number of each elite's cell.
+    fitness: [N].
+    measures: [N, D], the descriptors.
+    origins: [N, 2], the generation of each elite, and its number among the candidates of that generation.
+    generations: [1], the number of generations so far.
     emitters: the K emitters; () while all cells are empty.
     """
 
-    genomes: Genomes
-    cells: Int64
-    fitness: Float64
-    measures: Float64
-    origins: Int64
-    generations: int
+    genomes: Genomes = contract.stored(Genomes)
+    cells: Int64 = contract.stored("N", np.int64)
+    fitness: Float64 = contract.stored("N")
+    measures: Float64 = contract.stored("N D")
+    origins: Int64 = contract.stored("N 2", np.int64)
+    generations: Int64 = contract.stored("1", np.int64)
     emitters: tuple[Emitter, ...] = ()
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class MapElites(contract.Strategy[Archive]):
             cure = f"Each makes {_MIN_PER_EMITTER} candidates or more."
             raise InputError("strategy.emitters", expected, K, cure)
         if K:
-            self._cma = self._cma_of(np.ones(layout.num_weights, np.bool_))
+            self._cma_of(np.ones(layout.num_weights, np.bool_))  # raises InputError for too few weights
 
     @staticmethod
     def validate(options: MapElitesOptions, layout: GenomeLayout) -> None:
@@ -196,7 +196,7 @@ class MapElites(contract.Strategy[Archive]):
         """Return the state before generation 0: no cell is filled."""
         genomes, no_cells = no_genomes(self._layout.num_weights), np.zeros(0, np.int64)
         measures, origins = np.zeros((0, len(self.measured))), np.zeros((0, 2), np.int64)
-        return Archive(genomes, no_cells, np.zeros(0), measures, origins, generations=0)
+        return Archive(genomes, no_cells, np.zeros(0), measures, origins, generations=np.zeros(1, np.int64))
 
     def ask(self, state: Archive, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: genomes of the emitters, and children of elites.
@@ -282,45 +282,31 @@ class MapElites(contract.Strategy[Archive]):
 
     def to_arrays(self, state: Archive) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        arrays = {"weights": state.genomes.weights, "mask": state.genomes.mask, "cells": state.cells}
-        arrays |= {"fitness": state.fitness, "measures": state.measures, "origins": state.origins}
-        arrays |= {"generations": np.array([state.generations], np.int64)}
-        named = {f"elites_{name}": array for name, array in arrays.items()}
-        emitters = [self._cma.to_arrays(emitter.state) | {"mask": emitter.mask} for emitter in state.emitters]
+        arrays = contract.arrays_of(state, "elites_")
+        emitters = [contract.arrays_of(emitter, "emitters_") for emitter in state.emitters]
         if emitters:
-            named |= {f"emitters_{name}": np.stack([arrays[name] for arrays in emitters]) for name in emitters[0]}
-        return named
+            arrays |= {name: np.stack([emitter[name] for emitter in emitters]) for name in emitters[0]}
+        return arrays
 
     def from_arrays(self, arrays: contract.Arrays) -> Archive:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         sizes = {"W": self._layout.num_weights, "D": len(self.measured)}
-        sizes["n"] = len(stored_array(arrays, "elites_cells", "n", np.int64))
-        shapes = {"weights": ("n W", np.float32), "mask": ("n W", np.bool_), "cells": ("n", np.int64),
-                  "fitness": ("n", np.float64), "measures": ("n D", np.float64), "origins": ("n 2", np.int64),
-                  "generations": ("1", np.int64)}  # fmt: skip
-        found = stored_arrays(arrays, "elites_", shapes, **sizes)
-        cells = found["cells"]
+        archive = contract.state_of(Archive, arrays, "elites_", sizes)
+        cells, origins = archive.cells, archive.origins
         if len(cells) and not (cells[0] >= 0 and cells[-1] < self._num_cells and (cells[1:] > cells[:-1]).all()):
             raise ValueError("elites_cells: expected ascending numbers of cells")
-        origins, generations = found["origins"], int(found["generations"][0])
-        if not ((origins >= 0) & (origins < (generations, self._P))).all():
+        if not ((origins >= 0) & (origins < (archive.generations[0], self._P))).all():
             raise ValueError("elites_origins: expected numbers of generations and candidates")
-        genomes = Genomes(found["weights"], found["mask"])
-        parts = cells, found["fitness"], found["measures"], origins, generations
-        emitters = self._stored_emitters(arrays) if len(cells) and self._options.emitters else ()
-        return Archive(genomes, *parts, emitters)
+        return replace(archive, emitters=self._stored_emitters(arrays)) if len(cells) else archive
 
     def _stored_emitters(self, arrays: contract.Arrays) -> tuple[Emitter, ...]:
         """Return the emitters that `to_arrays` stored. Raises ValueError for a missing array or another shape."""
-        sizes = {"K": self._options.emitters, "W": self._layout.num_weights}
-        shapes = dict.fromkeys(("mean", "p_sigma", "p_c", "covariance"), ("K W", np.float64))
-        found = stored_arrays(arrays, "emitters_", shapes | {"progress": ("K 2", np.float64)}, **sizes)
-        masks = stored_array(arrays, "emitters_mask", "K W", np.bool_, **sizes)
-        emitters = []
-        for number, mask in enumerate(masks):
-            arrays_of_one = {name: array[number] for name, array in found.items()}
-            emitters.append(Emitter(self._cma.from_arrays(arrays_of_one), mask))
-        return tuple(emitters)
+        K, W = self._options.emitters, self._layout.num_weights
+        stacked = {name: array for name, array in arrays.items() if name.startswith("emitters_")}
+        if any(array.shape[:1] != (K,) for array in stacked.values()):
+            raise ValueError(f"emitters: expected {K} of them in each array")
+        of_each = [{name: array[number] for name, array in stacked.items()} for number in range(K)]
+        return tuple(contract.state_of(Emitter, own, "emitters_", {"W": W, "n": W}) for own in of_each)
 
     def _next_emitters(
         self, before: Archive, after: Archive, genomes: GenomeSource, cells: Int64, fitness: Float64
@@ -347,7 +333,7 @@ class MapElites(contract.Strategy[Archive]):
         places: Float64 = np.empty(self._P)
         places[np.lexsort((-gain, ~finds_empty))] = np.arange(self._P)
         enters = finds_empty | (gain > 0)
-        starts = after.genomes.take(Stream(self._seed, "emitters", before.generations).below(len(after), K))
+        starts = after.genomes.take(Stream(self._seed, "emitters", int(before.generations[0])).below(len(after), K))
         emitters = []
         for number in range(K):
             own = np.arange(number * size, (number + 1) * size)

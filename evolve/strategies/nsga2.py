@@ -35,7 +35,7 @@ from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Bool, Float32, Float64, Int64, stored_arrays
+from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.strategies import strategy as contract
 from evolve.strategies.acting import ACTING, Paths, measure
 from evolve.strategies.elitist import Elitist, ScoredGenomes
@@ -147,10 +147,10 @@ class FrontState:
     candidates: [N], the number of each parent in the population of the last generation.
     """
 
-    parents: ScoredGenomes
-    measured: Float64
-    fronts: Int64
-    candidates: Int64
+    parents: ScoredGenomes = contract.stored(ScoredGenomes)
+    measured: Float64 = contract.stored("N D")
+    fronts: Int64 = contract.stored("N", np.int64)
+    candidates: Int64 = contract.stored("N", np.int64)
 
     @property
     def measures(self) -> Float64:
@@ -246,17 +246,15 @@ class Nsga2(Elitist[FrontState]):
 
     def to_arrays(self, state: FrontState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        own = {"measured": state.measured, "fronts": state.fronts, "candidates": state.candidates}
-        return state.parents.to_arrays("parents") | {f"parents_{name}": array for name, array in own.items()}
+        return contract.arrays_of(state, "parents_")
 
     def from_arrays(self, arrays: contract.Arrays) -> FrontState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
-        parents = ScoredGenomes.from_arrays(arrays, "parents", self._layout.num_weights)
-        shapes = {"measured": ("N D", np.float64), "fronts": ("N", np.int64), "candidates": ("N", np.int64)}
-        own = stored_arrays(arrays, "parents_", shapes, N=len(parents), D=len(self.measured))
-        if not ((own["candidates"] >= 0) & (own["candidates"] < self._P)).all():
+        sizes = {"W": self._layout.num_weights, "T": 0, "D": len(self.measured)}
+        state = contract.state_of(FrontState, arrays, "parents_", sizes)
+        if not ((state.candidates >= 0) & (state.candidates < self._P)).all():
             raise ValueError("parents_candidates: expected numbers of candidates")
-        return FrontState(parents, **own)
+        return state
 
     def _elite(self, state: FrontState) -> ScoredGenomes:
         return state.parents

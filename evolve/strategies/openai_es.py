@@ -119,12 +119,12 @@ class Schedule(contract.NamedNumbers):
 class OpenAiEsState:
     """θ, θ̄, m, v: [W] float64, zero where the mask [W] is False."""
 
-    centre: Float64 = base.stored("W")
-    average: Float64 = base.stored("W")
-    m: Float64 = base.stored("W")
-    v: Float64 = base.stored("W")
-    schedule: Schedule = base.stored(Schedule)
-    mask: Bool = base.stored("W", np.bool_)
+    centre: Float64 = contract.stored("W")
+    average: Float64 = contract.stored("W")
+    m: Float64 = contract.stored("W")
+    v: Float64 = contract.stored("W")
+    schedule: Schedule = contract.stored(Schedule)
+    mask: Bool = contract.stored("W", np.bool_)
 
 
 def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:

@@ -221,12 +221,12 @@ class Prune(Elitist[PruneState]):
 
     def to_arrays(self, state: PruneState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        return state.leaderboard.to_arrays("leaderboard") | state.recent.to_arrays("recent")
+        return contract.arrays_of(state.leaderboard, "leaderboard_") | contract.arrays_of(state.recent, "recent_")
 
     def from_arrays(self, arrays: contract.Arrays) -> PruneState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
-        W = self._layout.num_weights
-        return PruneState(*(ScoredGenomes.from_arrays(arrays, name, W, W) for name in ("leaderboard", "recent")))
+        W, prefixes = self._layout.num_weights, ("leaderboard_", "recent_")
+        return PruneState(*(contract.state_of(ScoredGenomes, arrays, each, {"W": W, "T": W}) for each in prefixes))
 
     def _elite(self, state: PruneState) -> ScoredGenomes:
         return state.leaderboard

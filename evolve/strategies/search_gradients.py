@@ -47,11 +47,10 @@ from evolve.strategies.evolution_strategy import (
     EvolutionStrategy,
     centred_ranks,
     log_ranks,
-    stored,
     weighted_moments,
 )
 from evolve.strategies.pruning_schedules import PruningOptions
-from evolve.strategies.strategy import Results, check_population, requested_candidates, require_evolved_weights
+from evolve.strategies.strategy import Results, check_population, requested_candidates, require_evolved_weights, stored
 
 _MAX_SIGMA = 1e6
 

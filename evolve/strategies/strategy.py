@@ -9,7 +9,7 @@ genomes after the state was stored and restored.
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
@@ -420,3 +420,70 @@ class NamedNumbers:
                     raise ValueError(f"{name}: expected a whole number of {number.name}, got {numbers[i]}")
                 numbers[i] = int(numbers[i])
         return cls(*numbers)
+
+
+def stored(kind: str | type, dtype: DTypeLike = np.float64) -> Any:
+    """Return a field of a state, for `arrays_of` and `state_of`.
+
+    Args:
+        kind: The shape of an array, written as in `check_shape`. Or a class: `Genomes`, `NamedNumbers` of some kind, or
+            another state.
+        dtype: The type of the numbers in an array.
+    """
+    return field(metadata={"kind": kind, "dtype": dtype})
+
+
+def arrays_of(state: Any, prefix: str = "") -> dict[str, NDArray[Any]]:
+    """Return the fields of a state that `stored` declares, as arrays with the names of the fields.
+
+    Genomes are two arrays, "weights" and "mask". A state in a state gives its own arrays. Arrays [N, 0] are left out.
+
+    prefix: The beginning of all names.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    for part in fields(state):
+        value = getattr(state, part.name)
+        if isinstance(value, Genomes):
+            arrays |= {f"{prefix}weights": value.weights, f"{prefix}mask": value.mask}
+        elif isinstance(value, NamedNumbers):
+            arrays[f"{prefix}{part.name}"] = value.to_array()
+        elif is_dataclass(value):
+            arrays |= arrays_of(value, prefix)
+        elif part.metadata and value.shape[1:] != (0,):
+            arrays[f"{prefix}{part.name}"] = value
+    return arrays
+
+
+def state_of(kind: type[Value], arrays: Arrays, prefix: str, sizes: dict[str, int]) -> Value:
+    """Return the state that `arrays_of` stored.
+
+    Args:
+        kind: The class of the state.
+        arrays: A checkpoint.
+        prefix: The beginning of all names.
+        sizes: The lengths of letters in the shapes. The first array with another letter adds the length of this letter.
+
+    Raises:
+        ValueError: An array is missing or has another shape.
+    """
+
+    def read(name: str, symbols: str, dtype: DTypeLike) -> NDArray[Any]:
+        letters = symbols.split()
+        if [sizes.get(letter) for letter in letters[1:]] == [0]:  # was left out
+            return np.zeros((sizes[letters[0]], 0), dtype)
+        array = stored_array(arrays, f"{prefix}{name}", symbols, dtype, **sizes)
+        sizes.update(zip(letters, array.shape, strict=True))
+        return array
+
+    found: dict[str, Any] = {}
+    for part in fields(kind):  # type: ignore[arg-type]
+        what = part.metadata.get("kind")
+        if isinstance(what, str):
+            found[part.name] = read(part.name, what, part.metadata["dtype"])
+        elif what is Genomes:
+            found[part.name] = Genomes(read("weights", "N W", np.float32), read("mask", "N W", np.bool_))
+        elif what and issubclass(what, NamedNumbers):
+            found[part.name] = what.from_arrays(arrays, f"{prefix}{part.name}")
+        elif what:
+            found[part.name] = state_of(what, arrays, prefix, sizes)
+    return kind(**found)

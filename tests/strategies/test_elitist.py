@@ -8,6 +8,7 @@ from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
 from evolve.strategies.elitist import Random, RandomOptions, ScoredGenomes
+from evolve.strategies.strategy import arrays_of, state_of
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
 W = NETWORK.num_weights
@@ -79,7 +80,8 @@ def test_traces_are_stored_only_where_there_are_any():
     genomes = Genomes(np.ones((2, W), np.float32), np.ones((2, W), np.bool_))
     without = ScoredGenomes.evaluated(genomes, np.zeros(2))
     with_traces = ScoredGenomes.evaluated(genomes, np.zeros(2), np.ones((2, W), np.float32))
-    assert "e_traces" not in without.to_arrays("e")
-    assert ScoredGenomes.from_arrays(without.to_arrays("e"), "e", W).traces.shape == (2, 0)
-    assert (ScoredGenomes.from_arrays(with_traces.to_arrays("e"), "e", W, W).traces == 1).all()
-    assert len(ScoredGenomes.from_arrays(ScoredGenomes.empty(W, W).to_arrays("e"), "e", W, W)) == 0
+    assert "e_traces" not in arrays_of(without, "e_")
+    for scored, T in ((without, 0), (with_traces, W), (ScoredGenomes.empty(W, W), W)):
+        again = state_of(ScoredGenomes, arrays_of(scored, "e_"), "e_", {"W": W, "T": T})
+        assert again.traces.shape == (len(scored), T)
+        assert np.array_equal(again.traces, scored.traces)
