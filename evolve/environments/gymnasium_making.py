@@ -55,6 +55,7 @@ _PACKAGES = {
 """By patterns of the names of environments: the package that registers them, as pip names it, and its module."""
 _LOG = logging.getLogger("evolve")
 _warned: set[str] = set()  # the texts of MuJoCo's warnings that this process has passed on
+_CAN_BE_MADE = "an environment that can be made"
 _ONE_AGENT = "An environment has one agent here, so PettingZoo's environments are not supported."
 
 
@@ -261,18 +262,20 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
     Raises:
         InputError: `make` fails. The message names what is missing, and the cure.
     """
-    argument = "env.id"
+    env_id = options.id
     try:
         return make()
     except DependencyNotInstalled as error:
         expected = "an environment whose packages are installed"
-        raise InputError(argument, expected, f"{options.id} ({error})", extra_cure(error)) from None
+        raise InputError("env.id", expected, f"{env_id} ({error})", extra_cure(error)) from None
     except (UnregisteredEnv, DeprecatedEnv) as error:
-        raise _unregistered(options.id, error) from None
+        # The constructor of a known environment may ask for an unknown one.
+        if _named_object(env_id) is not None or _registered(env_id.rpartition(":")[2]) is not None:
+            raise InputError("env.id", _CAN_BE_MADE, f"{env_id} ({one_line(error)})") from None
+        raise InputError("env.id", "a registered environment", env_id, *_unknown_cure(env_id)) from None
     except ModuleNotFoundError as error:
-        cure = _import_cure(options.id, str(error))
-        got = f"{options.id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
-        raise InputError(argument, "a module that can be imported", got, *cure) from None
+        got = f"{env_id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
+        raise InputError("env.id", "a module that can be imported", got, *_import_cure(env_id, str(error))) from None
     except InputError:
         raise
     except FAILURES as error:  # a constructor or an imported module may raise anything
@@ -281,9 +284,8 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
 
 def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
     """Return the error for an environment whose module or constructor raised an exception."""
-    argument = "env.id"
     if _is_path(options.id):
-        return InputError(argument, "a module, and the name of an environment", options.id, *_PATH_CURE)
+        return InputError("env.id", "a module, and the name of an environment", options.id, *_PATH_CURE)
     # Gymnasium adds all arguments to the message of the constructor.
     message = _error_text(error).partition(" was raised from the environment creator")[0]
     lacks_argument = "missing" in message and "argument" in message
@@ -295,11 +297,11 @@ def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
         similar = nearest(options.id.strip(" :"), gymnasium.registry)
         # The module may register a malformed name, too.
         got = repr(options.id) + (f" ({message})" if module and name else "")
-        return InputError(argument, "the name of an environment, or module:Name", got, similar)
+        return InputError("env.id", "the name of an environment, or module:Name", got, similar)
     advice = "Its arguments are env.kwargs." if lacks_argument else ""
     if hasattr(_named_object(options.id), "possible_agents"):
         advice = _ONE_AGENT
-    return InputError(argument, "an environment that can be made", f"{options.id} ({message})", advice)
+    return InputError("env.id", _CAN_BE_MADE, f"{options.id} ({message})", advice)
 
 
 def _refused_arguments(options: EnvOptions, message: str, lacks_argument: bool) -> InputError:
@@ -398,13 +400,6 @@ def _import_cure(env_id: str, message: str) -> tuple[str | Setting, ...]:
     if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
         return ("Modules are looked for in the working directory and on PYTHONPATH.",)
     return (f"{module or env_id} imports it: install it.",)
-
-
-def _unregistered(env_id: str, error: Exception) -> InputError:
-    """Return the error for an environment that is not registered, or whose constructor makes an unregistered one."""
-    if _named_object(env_id) is not None or _registered(env_id.rpartition(":")[2]) is not None:
-        return InputError("env.id", "an environment that can be made", f"{env_id} ({one_line(error)})")
-    return InputError("env.id", "a registered environment", env_id, *_unknown_cure(env_id))
 
 
 def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
