@@ -299,8 +299,7 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
         InputError: The task cannot be drawn, or a library that draws it is missing.
     """
     if not has_picture(env_id):
-        expected = f"a task that can be drawn: {', '.join((*GYMNASIUM_INDICES, *_WORLDS))}"
-        raise InputError("env.id", expected, env_id)
+        raise InputError("env.id", f"a task that can be drawn: {', '.join((*GYMNASIUM_INDICES, *_WORLDS))}", env_id)
     if env_id in GYMNASIUM_INDICES:
         env = _environment(env_id, (), 0)
         env.state = np.array(state[GYMNASIUM_INDICES[env_id]])

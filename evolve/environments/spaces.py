@@ -67,8 +67,7 @@ def to_json(space: Space) -> dict[str, Any]:
     if kind == "Discrete":
         return {"type": kind, "n": int(space.n), "start": int(space.start)}
     if kind in ("Dict", "Tuple"):
-        parts = [{"key": key, "space": to_json(member)} for key, member in members_of(space)]
-        return {"type": kind, "spaces": parts}
+        return {"type": kind, "spaces": [{"key": key, "space": to_json(member)} for key, member in members_of(space)]}
     table = {"type": kind, "shape": list(space.shape), "dtype": np.dtype(space.dtype).name}
     if kind == "Box":
         no_low, no_high = _unbounded(space)

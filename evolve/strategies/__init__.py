@@ -215,8 +215,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
     with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
         arrays = strategy.to_arrays(state)
         _check_arrays(arrays)
-        again = strategy.from_arrays(arrays)
-        if ask_last(again, 1).weights.tobytes() != following:
+        if ask_last(strategy.from_arrays(arrays), 1).weights.tobytes() != following:
             raise ValueError("the state that was read back gives other candidates")
 
 
@@ -330,8 +329,7 @@ def make(
     if layout is None and genome_size is None and start is not None:
         genome_size = start.num_weights
     if (layout is None) == (genome_size is None):
-        got = "both" if layout is not None else "neither"
-        raise InputError("genome_size", "either genome_size or a layout", got)
+        raise InputError("genome_size", "either genome_size or a layout", "both" if layout is not None else "neither")
     if layout is None:
         layout = VectorLayout(genome_size or 0)
     elif not hasattr(layout, "num_weights"):

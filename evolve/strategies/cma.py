@@ -212,8 +212,7 @@ class Cma(EvolutionStrategy[CmaState]):
 
     def _initial_state(self, initial: Genomes) -> CmaState:
         mean, zeros = self._connections.weights(initial), np.zeros(self._n)
-        progress = CmaProgress(self._options.sigma, generations=0)
-        return self._bounded(mean, zeros, zeros, np.eye(self._n), progress)
+        return self._bounded(mean, zeros, zeros, np.eye(self._n), CmaProgress(self._options.sigma, generations=0))
 
     def ask(self, state: CmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""

@@ -152,8 +152,7 @@ class MapElites(contract.Strategy[Archive]):
     def __init__(self, options: MapElitesOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._options, self._layout, self._P, self._seed = options, layout, population, seed
         self.measured = options.descriptors
-        W = float(layout.num_weights)
-        ranges = [(0.0, W if name in GENOME_MEASURES else 1.0) for name in self.measured]
+        ranges = [(0.0, float(layout.num_weights) if name in GENOME_MEASURES else 1.0) for name in self.measured]
         self.grid: Int64 = np.array(options.cells or [_CELLS] * len(ranges), np.int64)
         self.bounds: Float64 = np.array(options.bounds or ranges, np.float64)
         self.capacity = self._num_cells = math.prod(self.grid.tolist())
@@ -163,8 +162,7 @@ class MapElites(contract.Strategy[Archive]):
         self._per_emitter = population // 2 // K if K else 0  # candidates of each emitter
         if K and self._per_emitter < _MIN_PER_EMITTER:
             expected = f"at most {population // (2 * _MIN_PER_EMITTER)} with a population of {population}"
-            cure = f"Each makes {_MIN_PER_EMITTER} candidates or more."
-            raise InputError("strategy.emitters", expected, K, cure)
+            raise InputError("strategy.emitters", expected, K, f"Each makes {_MIN_PER_EMITTER} candidates or more.")
         if K:
             self._cma_of(np.ones(layout.num_weights, np.bool_))  # raises InputError for too few weights
 
@@ -189,8 +187,7 @@ class MapElites(contract.Strategy[Archive]):
 
     def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
         """Return [P, D]: the descriptors."""
-        settings = ["strategy.descriptors"] * len(self.measured)
-        return measure(self._paths, self.measured, genomes, metrics, settings)
+        return measure(self._paths, self.measured, genomes, metrics, ["strategy.descriptors"] * len(self.measured))
 
     def start(self) -> Archive:
         """Return the state before generation 0: no cell is filled."""

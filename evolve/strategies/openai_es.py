@@ -236,8 +236,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
             step, m, v = base.Adam(o.beta1, o.beta2).step((state.m, state.v), powers, total, divisor)
         else:
             # m is the velocity, and v is not used.
-            clipup = base.ClipUp(o.beta1, o.max_speed)
-            m, v = clipup.velocity(state.m, total, now.learning_rate), state.v.copy()
+            m, v = base.ClipUp(o.beta1, o.max_speed).velocity(state.m, total, now.learning_rate), state.v.copy()
             step = m / now.learning_rate
         decay = o.weight_decay
         if o.constant_weight_decay:

@@ -195,8 +195,7 @@ class Prune(Elitist[PruneState]):
     def validate(options: PruneOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a rate of trace pruning if episodes leave no traces."""
         # Accept the default, although it has no effect: every network must work with the defaults.
-        default = PruneOptions().trace_pruning
-        if not layout.num_traces and options.trace_pruning not in (0.0, default):
+        if not layout.num_traces and options.trace_pruning not in (0.0, PruneOptions().trace_pruning):
             expected = "a network that leaves Hebbian traces, such as hebbian-dag, or 0"
             raise InputError("strategy.trace_pruning", expected, options.trace_pruning)
 
