@@ -16,7 +16,7 @@ import numpy as np
 from evolve.config import EnvOptions
 from evolve.environments.engine import Mode, as_frame, keeping_directory
 from evolve.environments.envpool_engine import can_draw
-from evolve.environments.exact import AnyTask, exact_task
+from evolve.environments.exact import TASKS, AnyTask, exact_task
 from evolve.environments.exact.bipedal_walker import BipedalWalker, Terrain, draw_terrain
 from evolve.environments.exact.task import Pcg64
 from evolve.environments.gymnasium_engine import GymnasiumEngine
@@ -83,7 +83,6 @@ GYMNASIUM_INDICES = {
     "Pendulum-v1": [0, 3],
 }
 """By task: the places in its state [S] of the numbers that are the state of Gymnasium's environment."""
-_WORLDS = ("BipedalWalker-v3", "BipedalWalkerHardcore-v3", "LunarLander-v3", "LunarLanderContinuous-v3")
 _WIDTH = 20.0  # meters that Gymnasium's pictures of a walker show
 _MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}  # values of MUJOCO_GL without a display, and their libraries
 
@@ -278,7 +277,8 @@ def _place_ground(env: Any, terrain: Terrain) -> None:
 
 def has_picture(env_id: str) -> bool:
     """Return whether an exact task can be drawn."""
-    return env_id in GYMNASIUM_INDICES or env_id in _WORLDS
+    kind = TASKS.get(env_id)
+    return kind is not None and (kind.has_world or env_id in GYMNASIUM_INDICES)
 
 
 def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UInt8:
@@ -299,7 +299,7 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
         InputError: The task cannot be drawn, or a library that draws it is missing.
     """
     if not has_picture(env_id):
-        raise InputError("env.id", f"a task that can be drawn: {', '.join((*GYMNASIUM_INDICES, *_WORLDS))}", env_id)
+        raise InputError("env.id", f"a task that can be drawn: {', '.join(filter(has_picture, TASKS))}", env_id)
     if env_id in GYMNASIUM_INDICES:
         env = _environment(env_id, (), 0)
         env.state = np.array(state[GYMNASIUM_INDICES[env_id]])
