@@ -61,7 +61,8 @@ class Experiment:
     @cached_property
     def rollout_spec(self) -> RolloutSpec:
         """The specification from which any rank makes a rollout of this experiment."""
-        config, env = self.on(self.chosen_backend or self.config.compute.backend), self.config.env
+        env = self.config.env
+        config = self.on(self.chosen_backend or self.config.compute.backend)
         return RolloutSpec(
             experiment=config.to_toml(),
             slots=self._parts * (config.compute.slots or 1),

@@ -82,8 +82,8 @@ class _Run:
         generation = self.log.num_generations
         normalizer = self._normalizer()
         genomes = self.shared.ask(generation)
-        limited, seed = with_step_limit(self.experiment, generation, self.log.last), self.log.header.seed
-        traces, flush = self.shared.traces, self.log.flush_if_due
+        limited = with_step_limit(self.experiment, generation, self.log.last)
+        seed, traces, flush = self.log.header.seed, self.shared.traces, self.log.flush_if_due
         results = evaluate_population(limited, self.coordinator, seed, generation, genomes, normalizer, traces, flush)
         described = results.descriptions(genomes)
         metrics = results.metrics(config.env.metrics)

@@ -245,7 +245,8 @@ def sweep_from_arguments(
     for key, values in grid.items():
         if key in ("seed", "seeds"):
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
-        swept, varied = key, plain(list(values) if isinstance(values, range) else values)
+        swept = key
+        varied = plain(list(values) if isinstance(values, range) else values)
         if isinstance(varied, list):
             varied = [_file_of_start(value) if key == "start_from" else plain_setting(key, value) for value in varied]
             swept = swept_key(key, varied)

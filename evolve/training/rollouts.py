@@ -292,7 +292,8 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
     rollout = rollout_of(config)
     at_once = min(config.compute.slots or 1, config.population * config.episodes)
     genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))
-    keys, episodes = generation_keys(0, len(genomes)), range(-(-at_once // len(genomes)))
+    keys = generation_keys(0, len(genomes))
+    episodes = range(-(-at_once // len(genomes)))  # rounded up
     no_moments = Moments.none(experiment.network.observation_size)
     normalizer = no_moments.normalizer() if config.normalize_observations else None
     batch = EpisodeBatch.of(0, Purpose.CHECK, genomes, keys, episodes, normalizer)

@@ -213,9 +213,10 @@ def final_champion(
             return newest_champion(experiment, run)
         strategy, state = restore(experiment, run)
         try:
-            genome, generation = strategy.select(state, which.connections, which.cell), run.num_generations
+            genome = strategy.select(state, which.connections, which.cell)
         except InputError as error:
             raise InputError(f"{where}{error.argument}", error.expected, error.got, *error.cure) from None
+        generation = run.num_generations
         if which.cell is not None:  # an elite is never evaluated again, and keeps the normalizer of its generation
             generation, _ = strategy.origin(state, which.cell)
         return genome, normalizer_of(experiment, run, generation)
