@@ -71,7 +71,7 @@ TASKS = {
         EXPERIMENTS / "lander.toml", 200.0, Gradient(1_000_000, 16, _LANDER, "the zoo's for LunarLander-v2"), choices=4
     ),
     "walker": Task(
-        EXPERIMENTS / "walker-es.toml",
+        EXPERIMENTS / "walker-quick.toml",
         300.0,
         Gradient(5_000_000, 32, _WALKER, "the zoo's for BipedalWalker-v3", normalize=True),
         tqc=Gradient(
