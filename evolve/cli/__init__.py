@@ -31,7 +31,8 @@ COMMANDS = {
 _HEADINGS = {"run": "Train:", "info": "Look at runs and check them:", "doctor": "This machine:"}
 """The headings in the list of commands, each above its first command."""
 
-_HELP = """evolve: neuroevolution over MPI, the same bits on any number of ranks{commands}
+_HELP = """evolve: neuroevolution over MPI, the same bits on any number of ranks
+{commands}
 
 Each command explains its options with --help; `python -m evolve.run` is `evolve run`.
 run, verify, evaluate and report use many processes with --workers N, or mpirun -n RANKS in front.
@@ -80,12 +81,14 @@ def main() -> None:
         cure = nearest(command, COMMANDS, listed=True)
         print(f"evolve: expected a command, got {command!r}. {cure}", file=sys.stderr)
         sys.exit(2)
-    commands = ""
+    lines = []
     for name, summary in COMMANDS.items():
-        commands += f"\n\n{_HEADINGS[name]}" if name in _HEADINGS else ""
-        commands += f"\n  evolve {name:10} {summary}"
+        if name in _HEADINGS:
+            lines += ["", _HEADINGS[name]]
+        lines.append(f"  evolve {name:10} {summary}")
+    text = f"evolve {__version__}" if command == "--version" else _HELP.format(commands="\n".join(lines))
     try:
-        print(f"evolve {__version__}" if command == "--version" else _HELP.format(commands=commands), flush=True)
+        print(text, flush=True)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # if the reader has gone, stay silent
             print(f"evolve: the output cannot be written ({error}).", file=sys.stderr, flush=True)

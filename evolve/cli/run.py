@@ -276,7 +276,7 @@ def _can_film(env: EnvOptions) -> bool:
 
 
 def _check_tensorboard(request: Request, runs: Sequence[PlannedRun]) -> None:
-    """Raise InputError if event files cannot be written, because of a missing library or a protected directory."""
+    """Raise InputError if event files cannot be written, as a library is missing or their directory is read-only."""
     if request.tensorboard is None:
         return
     tensorboard.check_library("--tensorboard")
