@@ -1,8 +1,8 @@
 """Watchdogs notice environments that hang (`Watchdog`), and hosts that are lost (`HostWatch`, `CoordinatorWatch`).
 
-If an environment hangs in Python, an alarm interrupts it with `EpisodeTimeout`, and only that episode fails. Python
-cannot interrupt an environment that hangs in C, so a traceback on stderr shows where it hangs. A single process then
-ends; the coordinator abandons a worker.
+If an environment hangs in Python, an alarm interrupts it with `EpisodeTimeout`, and only that episode fails. Nothing
+can interrupt an environment that hangs in C, or that catches the exception and goes on. Then a traceback on stderr
+shows where it hangs. A single process then ends; the coordinator abandons a worker.
 
 Ranks on other hosts have a TCP connection with keepalive to rank 0. The operating systems check these connections, even
 if a process computes, hangs or is suspended. So if a system does not answer, a host or the network to it is lost. MPI
@@ -63,6 +63,7 @@ class Watchdog:
         # The times (`time.monotonic`) of the first `pat`, of the last `pat`, and of the last `_arm`.
         self._begun_at = self._patted_at = self._armed_at = -math.inf
         self._warned = False  # whether the first of two alarms has rung
+        self._raised = False  # whether EpisodeTimeout was raised since the last `pat`
         self._paused = False
         self._handles_suspension = False
         self._hurries = False  # whether alarms come after `SOON` seconds and raise Interrupted
@@ -80,7 +81,7 @@ class Watchdog:
             if now - self._armed_at > patience(self._limit):  # the traceback was printed meanwhile
                 _explain(now - self._patted_at)
         self._patted_at = now
-        self._warned = False
+        self._warned = self._raised = False
         if now - self._armed_at > 5 * self._every:  # more rarely than the alarm, because `_arm` starts a thread
             self._arm(now)
 
@@ -165,7 +166,10 @@ class Watchdog:
         if self._warned:
             self._warned = False
             self._set_alarm()  # for the next environment
-            self._arm(time.monotonic())
+            # If the watched code catches the exception and goes on, the timer of the traceback runs out.
+            if not self._raised:
+                self._raised = True
+                self._arm(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
         self._warned = True
 

@@ -400,7 +400,8 @@ def _serve(worker: Worker, transport: Transport, signalled: Callable[[], int | N
         if isinstance(message, messages.Setup):  # another experiment, or another coordinator, begins anew
             failed = False
         try:
-            if message is not None and not failed:
+            # A worker that failed can still kill a rank of its host.
+            if message is not None and (not failed or isinstance(message, messages.Kill)):
                 worker.handle(message)
                 worker.keep_alive()
             if not failed and not worker.idle:

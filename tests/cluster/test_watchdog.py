@@ -2,12 +2,14 @@
 
 import faulthandler
 import io
+import itertools
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
 
+import numpy as np
 import psutil
 import pytest
 from conftest import LONG, wait_for
@@ -151,6 +153,24 @@ def test_a_hang_in_c_ends_a_process_that_is_alone_with_a_traceback():
     assert "_hang_in_c" in done.stderr
 
 
+def test_code_that_catches_every_exception_ends_a_process_that_is_alone():
+    code = (
+        "import time; from evolve.cluster import watchdog\n"
+        "watchdog.patience = lambda limit: 1.5\n"
+        "def swallow():\n"
+        "    while True:\n"
+        "        try:\n"
+        "            time.sleep(0.1)\n"
+        "        except BaseException:\n"
+        "            print('caught', flush=True)\n"
+        "with watchdog.Watchdog(0.1, fatal=True): swallow()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG, check=False)
+    assert done.returncode == 1
+    assert done.stdout.startswith("caught")
+    assert "in swallow" in done.stderr
+
+
 def test_a_suspended_process_goes_on():
     """It is suspended for longer than its patience, after the first of two alarms, and prints no traceback."""
     code = (
@@ -263,6 +283,25 @@ def scene():
     made = prepare(parse(Config, {"env": {"max_episode_steps": 3}, "network": {"name": "mlp", "hidden": [2]}}))
     genomes = initial_genomes(made.network, 0, 0, range(4))
     return made, EpisodeBatch.of(1, Purpose.EPISODE, Alarming(genomes), generation_keys(0, 4), range(1))
+
+
+@pytest.mark.usefixtures("alarms")
+def test_each_of_several_hanging_episodes_has_its_own_time(monkeypatch):
+    """The timer of the traceback begins anew for each; only one episode that goes on and on ends the process."""
+    armed = []
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **_: armed.append(seconds))
+    env = {"id": "toys:Faulty-v0", "kwargs": {"how": "alarm", "share": 1.0}, "on_failure": "worst"}
+    table = {"env": env | {"max_episode_seconds": 60.0}, "network": {"name": "mlp", "hidden": [2]}}
+    made = prepare(parse(Config, table | {"compute": {"check": False, "slots": 4}}))
+    genomes = initial_genomes(made.network, 0, 0, range(4))
+    batch = EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(0, 4), range(1))
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
+    armed.clear()
+    results = Coordinator(Transport(), make_rollout).evaluate(made.rollout_spec, batch)
+    assert np.isnan(results.returns).all()
+    assert len(armed) > 8  # at the beginning, at each alarm, and after each failure
+    assert set(armed) == {patience(60.0)}
 
 
 @pytest.mark.usefixtures("alarms")

@@ -366,3 +366,11 @@ def test_a_signal_is_passed_on_once():
 
 def test_it_kills_only_ranks_of_its_job():
     work(Script((now, Kill(2**22 + 1)), (now, LEAVE)))
+
+
+def test_it_kills_a_rank_even_after_it_failed(monkeypatch):
+    killed = []
+    monkeypatch.setattr(worker, "kill", killed.append)
+    script = work(Script((now, Setup("no TOML =")), (lambda script: script.of(WorkerError), Kill(7)), (now, LEAVE)))
+    assert len(script.of(WorkerError)) == 1
+    assert killed == [7]

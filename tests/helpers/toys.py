@@ -3,8 +3,10 @@
 import ctypes
 import os
 import random
+import signal
 import sys
 import time
+from contextlib import suppress
 
 import gymnasium
 import numpy as np
@@ -254,19 +256,16 @@ class Faulty(gymnasium.Env):
                 raise SystemExit("the environment wants to leave")
             case "observation":
                 observation[1] = np.inf
-            case "hang":
+            case "alarm":  # as if it hung, and both alarms of a watchdog rang
+                for _ in range(2):
+                    signal.raise_signal(signal.SIGALRM)
+            case "hang" | "swallow" as way:
+                caught = Exception if way == "swallow" else ()
                 while True:
-                    time.sleep(0.01)
-            case "swallow":
-                while True:
-                    try:
+                    with suppress(caught):
                         time.sleep(0.01)
-                    except Exception:
-                        continue
-            case "hang in C":
-                _hang_in_c()
-            case "crash":
-                _crash()
+            case "hang in C" | "crash" as way:
+                (_hang_in_c if way == "hang in C" else _crash)()
             case "shape":
                 return np.zeros(7, np.float32)
             case "endless":
