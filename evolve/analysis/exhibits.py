@@ -219,10 +219,10 @@ def film(
     for which in genomes:
         champion = chosen_champion(run, experiment, which)
         if champion.name:  # not the best of a generation, but another genome that the strategy keeps
-            place = 0 if episode is None else episode
-            chosen = verification.choose_episode(run, experiment, episode=place, which=which)
+            episode_number = 0 if episode is None else episode
+            chosen = verification.choose_episode(run, experiment, episode=episode_number, which=which)
             held_out = "held-out " if chosen.purpose is Purpose.HELD_OUT else ""
-            description = f"{held_out}episode {place}"
+            description = f"{held_out}episode {episode_number}"
         elif episode is None:
             chosen, description = typical_episode(run, experiment, champion)
         else:
@@ -230,7 +230,8 @@ def film(
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
         subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
-        # The titles of several champions share one line. They leave out an episode that the caller did not choose.
+        # The titles of several champions share one line, so leave out an episode that the caller did not choose. A
+        # remark replaces the description of the episode.
         about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
     mp4, jpeg, size, results = video.film_in_memory(subjects, seconds)

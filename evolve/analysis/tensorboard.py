@@ -39,7 +39,7 @@ def _summary_writer(argument: str) -> Any:
     try:
         import_extra("tensorboardX", "tensorboard", argument)
         return _EventFile
-    except InputError:  # raised again below if PyTorch is missing, too: the advice is to install tensorboardX
+    except InputError:  # says how to install tensorboardX, so raise this error if PyTorch is missing, too
         with suppress(InputError):
             return import_extra("torch.utils.tensorboard", "tensorboard", argument).SummaryWriter
         raise
@@ -117,8 +117,9 @@ class LiveLog:
 
     Args:
         directory: The directory of all runs.
-        run: The path of the run file. The event file is in `<directory>/<directory of the run file>/seed-S`. If
-            another run directory of this name already has event files there, a digest of the path follows the name.
+        run: The path of the run file. The event file is in `<directory>/NAME/seed-S`. NAME is the name of the run
+            directory, which holds the run file. If `<directory>/NAME` has event files of another run directory, NAME
+            is followed by a digest of the path of this run directory.
         argument: The option that asks for the event file, for errors.
 
     Raises:
@@ -128,7 +129,7 @@ class LiveLog:
     def __init__(self, directory: str | Path, run: Path, argument: str) -> None:
         self._writer_class = _summary_writer(argument)
         directory = Path(os.path.expanduser(directory))  # no shell expands "~" in Python
-        folder = Path(os.path.abspath(run)).parent  # without "..", which would lead out of `directory`
+        folder = Path(os.path.abspath(run)).parent  # `abspath`, because a name ".." would lead out of `directory`
         owner = hashlib.sha256(os.fsencode(run.parent.resolve())).hexdigest()[:8]
         self._ending = f".{owner}{_LIVE}"  # names the run directory, so that no other run deletes the file
         self.directory = directory / folder.name / run.stem
@@ -189,7 +190,7 @@ class LiveLog:
 
 
 def live_log(directory: str | Path | None, run: Path, argument: str) -> AbstractContextManager[LogGeneration]:
-    """Return a `LiveLog`; without a directory, a context manager of a function that does nothing.
+    """Return a `LiveLog`. If `directory` is None, return a context manager that yields a function that does nothing.
 
     Raises InputError as `LiveLog` does, and if `directory` is no path.
     """

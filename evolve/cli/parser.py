@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evolve.training.stored import GenomeChoice
 
 _KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
-"""The setting of each option whose `dest` in argparse is another name than its setting."""
+"""The setting of an option, by the option's `dest` in argparse, where the two names differ."""
 _WHOLE_SETTINGS = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
@@ -48,7 +48,8 @@ _MISTAKES = {
     r"the following arguments are required: (.+)()": "a value",
 }
 """The messages of argparse as regular expressions, and the expected values in words. The first group of an expression
-is the option, and the second group is the given value. {1} and {2} are the second and the third group."""
+is the option, and the second group is the given value. An empty group, (), stands for the value if the message has no
+value. {1} and {2} are the second and the third group."""
 
 
 def spelled(setting: Setting, command: str = "run") -> str:
@@ -77,7 +78,7 @@ def parser_of(command: str) -> "Parser":
 
 
 def flags_of(command: str) -> dict[str, str]:
-    """Return the options of a command, such as "-e/--env", by their settings. An option without one has its `dest`."""
+    """Return the options of a command, such as "-e/--env", by setting; by `dest` if an option has no setting."""
     actions = parser_of(command)._actions if command in COMMANDS else ()
     shown = (action for action in actions if action.help != argparse.SUPPRESS)
     return {_KEYS.get(action.dest, action.dest): "/".join(action.option_strings) for action in shown}
@@ -133,7 +134,7 @@ class Parser(argparse.ArgumentParser):
         raise InputError("command line", "arguments that it knows", got, cure)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Raise `Answered`: SystemExit could also come from an environment."""
+        """Raise `Answered`, and not SystemExit as argparse does, because an environment may raise SystemExit, too."""
         raise Answered(message or "")
 
     def add_workers(self) -> None:
@@ -192,7 +193,7 @@ class Changes:
         return bool(self.env or self.network)
 
     def without(self, own: "EnvOptions") -> "Changes":
-        """Return the changes without the id and the engine that change nothing. own: The champion's environment."""
+        """Return the changes, without an id or an engine that equals the one of `own`, the champion's environment."""
         same = {key for key in ("id", "engine") if self.env.get(key) == getattr(own, key)}
         return Changes({key: value for key, value in self.env.items() if key not in same}, self.network)
 
@@ -278,7 +279,7 @@ def how_to_resume(
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
     if len(runs) > 1:
         line = f"the same command line, {'with --resume in place of --overwrite' if overwrite else 'and --resume'}"
-        if left:  # --resume would refuse an old file of another experiment, and keep a complete one
+        if left:  # --resume refuses an old file of another experiment, and does not replace a complete old file
             line += f". Remove first what is not yet replaced: {shlex.join(str(run.path) for run in left)}"
         return line
     workers = supervised_workers()

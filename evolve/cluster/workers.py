@@ -1,7 +1,7 @@
 """Rank 0 shares the items of a job among workers (`WorkQueue`), and notices lost workers (`Workers`).
 
-An item is an episode of a batch, or a question. The queue knows only its number. The items of a lost worker go to other
-workers. An item that kills or hangs several workers counts as failed.
+An item is an episode of a batch, or a question of `Coordinator.ask`. The queue knows only the number of an item. The
+items of a lost worker go to other workers. An item that kills or hangs several workers counts as failed.
 """
 
 import time
@@ -22,10 +22,11 @@ from evolve.shapes import Int64
 
 _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
 _SILENCE_EVERY = 0.1  # seconds between two counts of the silence of all workers
-_LONGEST_PASSED = 0.5  # the most seconds that count between two checks, because rank 0 may have been suspended
+_LONGEST_PASSED = 0.5  # the most seconds that one count adds to a silence, because rank 0 may have been suspended
 
-# A chunk has at most one episode per slot of a worker, or as many as are worth a message. A longer chunk takes at most
-# `_LONG_SECONDS`, has at most `_MOST_EPISODES`, and is at most 1 / `_SHARES` of the episodes per worker.
+# The largest chunk has the greatest of three sizes: one episode per slot of a worker; the fewest episodes that justify
+# a message; and the episodes that take `_LONG_SECONDS`, but at most 1 / `_SHARES` of the episodes per worker. The last
+# two sizes are at most `_MOST_EPISODES`.
 _MOST_EPISODES = 8192
 _LONG_SECONDS, _SHARES = 1.0, 8
 _CHUNK_COST = 3e-4
@@ -106,12 +107,12 @@ class PendingItems:
         return items
 
     def put_last(self, items: Int64) -> None:
-        """Append items. From now on no pending item is handed out alone."""
+        """Append items, when no worker is left. Rank 0 plays all items itself, so no item is handed out alone."""
         self.items = np.concatenate([self.items, items])
         self.suspects = 0
 
     def put_back(self, items: Int64, alone: bool) -> None:
-        """Insert items at the front, but after the suspects unless the items are suspects themselves (`alone`)."""
+        """Insert suspects (`alone`) at the front, and other items directly after the suspects."""
         place = 0 if alone else self.suspects
         self.items = np.insert(self.items, place, items)
         if alone:
@@ -164,7 +165,7 @@ class WorkQueue:
 
     @property
     def ahead(self) -> int:
-        """The number of items that each worker has in advance; 0 for the last few, suspects, or if not `uneven`."""
+        """The number of items that each worker has in advance. 0 if not `uneven`, before suspects, and near the end."""
         return self._most_in_hand() if self._uneven else 0
 
     def _most_in_hand(self) -> int:
@@ -256,7 +257,7 @@ class Loss:
 
 
 class Workers:
-    """The worker ranks of a transport that are not lost; it sends to them and receives from them."""
+    """The worker ranks of a transport that are not lost. This object exchanges messages with these workers."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -289,8 +290,8 @@ class Workers:
         while (received := self._transport.probe()) is not None:
             worker, frame = received
             message = messages.decode(frame)
-            # Other workers have the work of a lost worker. The messages of a worker that is still leaving belong to an
-            # earlier job.
+            # Ignore a lost worker, because other workers do its work. Ignore a worker that is still leaving, because
+            # its messages belong to an earlier job.
             is_heard = worker not in self._transport.gone and worker not in self._transport.leaving
             note_farewell(self._transport, worker, message)
             if is_heard and not isinstance(message, Ended):
@@ -314,7 +315,7 @@ class Workers:
             patience: Seconds that a busy worker may be silent; a worker that makes its environments has more.
 
         Raises:
-            HostLost: Hosts are silent, and this MPI or this host cannot go on.
+            HostLost: Hosts are silent, and this MPI cannot go on without them, or no other host answers.
         """
         self._transport.find_lost()
         check_silence(self._transport)
@@ -363,7 +364,7 @@ class Workers:
 
 
 def note_farewell(transport: Transport, worker: int, message: Message) -> None:
-    """Note it if a message confirms the dismissal of a worker, or says that the worker's script has ended."""
+    """Update the transport if a message confirms a worker's dismissal, or says that the worker's script has ended."""
     if isinstance(message, Dismiss | Ended):
         transport.leaving.discard(worker)
     if isinstance(message, Ended):

@@ -213,7 +213,7 @@ def check(engine: Engine) -> None:
     outputs = _random_outputs(_COMPARED_STEPS, engine)
     for used in [False, True] if engine.reuses else [False]:
         try:
-            # Close both episodes here, because a watchdog interrupts an environment that hangs in this function.
+            # Close both episodes within `check`, because the watchdog of the caller interrupts a `close` that hangs.
             with (
                 closing(engine.trial(_SEED, outputs, False)) as one,
                 closing(engine.trial(_SEED, outputs, used)) as two,

@@ -207,7 +207,7 @@ class GymnasiumEngine:
                 if transition["terminated"] or transition["truncated"]:
                     break
             if _global_generators() != generators:
-                got = f"{self.id}, which draws from np.random or random, as all episodes of a process do"
+                got = f"{self.id}, which draws from np.random or random, generators that a process's episodes share"
                 raise InputError("env.id", OWN_GENERATOR, got, *REPEATABLE)
 
     def decode(self, outputs: Float32) -> Any:
@@ -304,7 +304,7 @@ class GymnasiumFallback(GymnasiumEngine):
         # Never reuse an object, because an object of Box2D plays its second episode with other bits.
         super().__init__(options.model_copy(update={"engine": "gymnasium", "reuse": False}), slots)
         self.spaces = spaces.task_spaces(task)
-        # Gymnasium's environment fails on a NaN. The task defines an action for it.
+        # Gymnasium's environment fails on an action of NaN. `task.actions` makes a valid action of an output of NaN.
         self._decode = task.actions
 
     def frame(self, slot: int) -> UInt8:

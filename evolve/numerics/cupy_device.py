@@ -184,7 +184,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 def _cache_folder() -> Path:
     """Return the folder of compiled code."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # a user may have no home
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # `Path.home` fails without a home
     return Path(base) / "evolve"
 
 

@@ -216,9 +216,9 @@ class Factors:
             m, n, r = matrix.product_shape
             if native.available():
                 # Pass addresses, because `call` would copy slices of columns. The kernel knows the strides.
-                slices = (ADDRESS(array.ctypes.data) for array in (factors, rows[:, place]))
+                addresses = (ADDRESS(array.ctypes.data) for array in (factors, rows[:, place]))
                 sizes = *rows.shape, self.values.shape[1], m, n, r
-                native.call("add_products", self.centre[place], mask[place], *slices, *sizes)
+                native.call("add_products", self.centre[place], mask[place], *addresses, *sizes)
                 continue
             for row, numbers in zip(rows[:, place], factors, strict=True):
                 moves = _product(numbers[: r * m].reshape(r, m), numbers[r * m :].reshape(r, n)).reshape(-1)

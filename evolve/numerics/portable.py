@@ -57,7 +57,7 @@ _COSINE = (
     -1.38888888888741095749e-03, 4.16666666666666019037e-02,
 )  # fmt: skip
 _BLOCK = 2**16  # numbers that `norm` sums at a time
-_PANEL = 32  # rows of a factor whose outer products are subtracted from the other rows together
+_PANEL = 32  # rows of a Cholesky factor; they update the later rows together
 
 
 def restore_ieee(_tried: bool = False) -> None:
@@ -262,8 +262,8 @@ def cholesky(upper: Float64, smallest: Float64) -> Float64:
 
     Args:
         upper: [n, n], the upper half of C, which this function overwrites. The lower half may have any numbers.
-        smallest: [n], the smallest squares of the diagonal of U. A row with a smaller square consists of rounding
-            errors. Its square is set to the smallest one, and its other numbers to 0.
+        smallest: [n], a lower bound for the square of each diagonal element of U. If the square is below the bound,
+            the row consists of rounding errors. Then the square is set to the bound, and the rest of the row to 0.
     """
     n = len(upper)
     for first in range(0, n, _PANEL):

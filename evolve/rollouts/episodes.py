@@ -63,8 +63,8 @@ class EpisodeBatch:
     episodes: [N], the number of each episode among the episodes of its genome.
     traces: The traces to return: "each" (sums over each genome's episodes), "mean" (the sum over all) or "none".
     describe: Whether the rank that plays episode 0 of a genome also describes the genome.
-    best_of: 0 if the step hashes of all genomes are wanted. If only the genome with the best mean return needs hashes,
-        the number of episodes of each genome. A rollout may leave out the other hashes.
+    best_of: 0 if the step hashes of all genomes are wanted. Otherwise the number of episodes of each genome, and only
+        the genome with the best mean return needs step hashes. A rollout may then leave out the other hashes.
     """
 
     seed: int
@@ -148,7 +148,7 @@ class EpisodeBatch:
 
     def environment_seeds(self) -> Int64:
         """Return [N]: the seed of each episode's environment."""
-        generations, candidates = (column[self.rows] for column in self.keys.T)  # faster than rows of two numbers
+        generations, candidates = (column[self.rows] for column in self.keys.T)  # faster than self.keys[self.rows].T
         episodes = self.episodes.astype(np.int64)
         return environment_seeds(self.seed, Purpose(self.purpose), generations, candidates, episodes)
 

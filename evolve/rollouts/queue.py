@@ -18,7 +18,7 @@ from evolve.shapes import Bool, Float32, Int32, Int64
 WINDOW_BYTES = 2**24
 """The size of a window in bytes. A larger genome has a window of its own."""
 LARGEST_WINDOW = 2**28
-"""The size in bytes to which a window may grow for a feed of a device."""
+"""The size in bytes to which a window may grow for a feed: the episodes that one call of a kernel plays on a device."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class EpisodeQueue:
 
 
 class GenomeWindow:
-    """Sliding window over C genomes. One contiguous run is in memory, because most batches take genomes in order.
+    """Sliding window over C genomes. A contiguous range is in memory, because most batches take genomes in order.
 
     Args:
         waiting: The batch of the genomes.
@@ -164,8 +164,8 @@ class GenomeWindow:
     def reach(self, rows: Int32) -> int:
         """Return the number of leading rows of `rows` [n] that have their genomes in one window, at least 1.
 
-        The window in memory counts if it has the genome of the first row; otherwise a new one. For a device, a larger
-        window may replace the one in memory.
+        If the window in memory has the genome of the first row, the function counts the rows of this window. Otherwise
+        it counts the rows of a new window. For a device, it counts the rows of the one that reaches further.
         """
         if len(rows) == 1:
             return 1
@@ -190,7 +190,7 @@ class GenomeWindow:
             stop = max(last + 1, first + self._at_once) if self._ahead else last + 1
             self._held = self._generate(slice(first, min(stop, len(self._source))), generating)
             self._first = first
-        if last + 1 - first > len(rows):  # some genomes of the run are not among the rows
+        if last + 1 - first > len(rows):  # some genomes between the first and the last are not wanted
             return self._held.take(rows - self._first), np.arange(len(rows))
         return self._held.take(slice(first - self._first, last + 1 - self._first)), rows - first
 
@@ -199,17 +199,17 @@ class GenomeWindow:
         described, self._described = self._described, []
         return described
 
-    def _generate(self, run: slice, generating: Callable[[], AbstractContextManager[object]]) -> Genomes:
-        """Return the genomes of a contiguous run of rows, and describe those that the batch wants described."""
+    def _generate(self, rows: slice, generating: Callable[[], AbstractContextManager[object]]) -> Genomes:
+        """Return the genomes of a contiguous range of rows, and describe those that the batch wants described."""
         with generating():
             source = self._source
-            made = source.take(run) if isinstance(source, Genomes) else source.take(np.arange(run.start, run.stop))
+            made = source.take(rows) if isinstance(source, Genomes) else source.take(np.arange(rows.start, rows.stop))
             with self._lock:
-                places = np.flatnonzero(self.waiting.to_describe[run])
-                self.waiting.to_describe[run] = False
+                places = np.flatnonzero(self.waiting.to_describe[rows])
+                self.waiting.to_describe[rows] = False
             if len(places):
                 wanted = made if len(places) == len(made) else made.take(places)
-                self._described.append((run.start + places, describe(wanted)))
+                self._described.append((rows.start + places, describe(wanted)))
         return made
 
 

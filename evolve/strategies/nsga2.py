@@ -5,7 +5,7 @@ objectives are the fitness, which is maximized, and the numbers that `minimize` 
 generation is
 
     parents    unchanged, evaluated again: their objectives are means over all evaluations, so luck does not last;
-               `prior_evaluations` shrinks the fitness of children towards the mean, see `elitist`
+               `prior_evaluations` shrinks the fitness of children towards the mean of their generation, see `elitist`
     children   of the better of two parents that are drawn at random (binary tournament, by the order below)
     pruning    half of the children lose connections: a weight w with probability `pruning` · u² · (2m/(m + |w|))²,
                m the mean |w|, u uniform for each child. So small weights are pruned more often than large ones
@@ -81,6 +81,7 @@ def fronts_of(values: Float64) -> Int64:
     no_worse = np.ones((len(some), len(some)), np.bool_)
     for column in some.T:
         no_worse &= column[:, None] >= column
+    # If rows i and j are equal, only the first dominates. `tri` is True where j ≤ i.
     dominates = no_worse & ~(no_worse.T & np.tri(len(some), dtype=np.bool_))
     dominators = np.count_nonzero(dominates, axis=0)
     fronts: Int64 = np.full(n, n, np.int64)
@@ -167,10 +168,10 @@ class Nsga2(Elitist[FrontState]):
         size = max(1, min(options.parents, population // 2))
         super().__init__(layout, population, seed, size, survivors=size, prior=options.prior_evaluations)
         self._options = options
-        self.measured = *options.minimize, *options.maximize
+        self.measured = *options.minimize, *options.maximize  # names; `FrontState.measured` has the sums
         self._signs = np.array([-1.0] * len(options.minimize) + [1.0] * len(options.maximize))
         self._paths = Paths(layout)
-        self._parents_of = contract.NewestValue(self._tournament)
+        self._parents_of = contract.NewestValue(self._tournament)  # a cache: one tournament for each generation
 
     @staticmethod
     def validate(options: Nsga2Options, layout: GenomeLayout) -> None:
@@ -277,6 +278,7 @@ class Nsga2(Elitist[FrontState]):
         pruning = streams(Purpose.UNIFORM_PRUNING)
         choice, u = pruning.uniform(2).T
         rate = np.where(choice < _PRUNED_SHARE, o.pruning * (u * u), 0.0)
+        # A connection stays if its uniform number is at least the probability of pruning it.
         mask &= pruning.at_least(rate[:, None] * _smallness(weights, mask), W)
         if o.regrowth:
             grown = ~mask & ~streams(Purpose.REGROWTH).at_least(o.regrowth, W)

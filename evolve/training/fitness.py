@@ -60,15 +60,15 @@ def fitness_function(setting: str) -> FitnessFunction:
 def check_fitness(config: Config, num_weights: int) -> None:
     """Raise InputError if the fitness function cannot be imported, or if a trial of it fails."""
     function = fitness_function(config.fitness)
-    if isinstance(function, _UserFunction) and not config.env.metrics:  # the types of metrics are not known yet
+    # There is no trial with metrics, because their types are not known yet.
+    if isinstance(function, _UserFunction) and not config.env.metrics:
         function.try_out(min(config.episodes, 1000), num_weights)
 
 
 def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
     """Return the quantile [n] of each row of returns [n, E] by linear interpolation; NaN if a return is NaN.
 
-    The definition: sort the E returns to r[0] ≤ … ≤ r[E - 1]. Compute position = quantile · (E - 1), and k =
-        ⌊position⌋.
+    The definition: sort the E returns to r[0] ≤ … ≤ r[E - 1]. Let position be quantile · (E - 1), and k = ⌊position⌋.
     The result is r[k] + (position - k) · (r[k + 1] - r[k]) in float64, each operation rounded. A position without a
     fraction gives r[k] itself. -0.0 counts as 0.0.
     """

@@ -230,7 +230,7 @@ def validation_returns(run: StoredRun, generations: int) -> Float64:
 class FirstDifference:
     """The first difference of two logs, or of a log and its repetition.
 
-    what: The kind of difference: "episode", or a key of `_REASONS`.
+    what: The kind of difference: "episode", or one of the kinds that `_REASONS` lists under each cause.
     summary: The difference in words.
     generation, candidate, episode: The place of the difference, as far as it is known.
     returns: The returns of the different episode in the two logs, if they are known.
@@ -279,7 +279,8 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
     found = _first_difference(generation, ours, theirs)
     if found is None or ours.digest != theirs.digest or found.what not in ("genome", "episode"):
         return found
-    # A digest covers genomes, returns, lengths and metrics. Two engines may differ in observations alone.
+    # Equal digests prove equal genomes, returns, lengths and metrics, so a log was changed. But if only fingerprints of
+    # episodes differ, no log was changed: two engines may differ in observations alone.
     others = different_episodes(replace(ours, fingerprints=theirs.fingerprints), theirs)
     if found.what == "episode" and not others.any():
         return found
@@ -417,7 +418,7 @@ def same_optional(ours: NDArray[Any] | None, theirs: NDArray[Any] | None) -> boo
 
 
 def _played(config: Config, record: Record, scores: Scores) -> Bool:
-    """Return [P, E]: whether an episode was played. A failed `reset` leaves no trace, so the race is repeated."""
+    """Return [P, E]: whether an episode was played. The log does not show a failed `reset`, so repeat the race."""
     played: Bool = np.zeros(record.returns.shape, np.bool_)
     if config.least_population is not None:
         played[seen(record).any(axis=1)] = True
@@ -464,7 +465,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
         "held-out": "held-out episodes have different returns, or their log was changed",
         "validation": "validation episodes have different returns, or their log or their settings were changed",
-        "digest": "the run was another one; its run file, if it was kept, shows the first difference",
+        "digest": "the repeated run differs; the run file of the original, if it was kept, shows the first difference",
     },
     "network": {
         "actions": "the actions differ in step {step}, though all observations so far are equal",
