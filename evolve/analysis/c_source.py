@@ -3,8 +3,9 @@
 The file contains the engine's own code: the headers of the network's kernel, compiled for one lane. It also contains
 the network's arrays. Traces, cells and plastic weights are updated in C, too. `policy.c` is the template of the file.
 
-`RecordedArrays` finds the arrays: it stands in for the arrays of a back end with one slot. Every array gets a number in
-place of an address. A network gives its kernel a structure, which refers to arrays by these numbers.
+`RecordedArrays` finds the arrays. The network makes a batch of one slot. The batch requests its arrays from
+`RecordedArrays`, as it otherwise does from a back end, and gets a number for each array in place of an address. The
+structure, which is the first argument of the kernel, refers to the arrays by these numbers.
 """
 
 import ctypes
@@ -103,7 +104,7 @@ class RecordedArrays:
         return self._record(np.array(array).ravel(), constant=True).address
 
     def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> SimpleNamespace:
-        """Record the kernel and its structure; return a kernel for a batch that is not stepped here."""
+        """Record the kernel and its structure. Return a kernel that can only `settle`: the batch makes no step here."""
         self.kernel_name = name
         self.structure = structure
         return SimpleNamespace(settle=lambda _slots: None)  # before the first step no weight update is pending
@@ -127,8 +128,8 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
         raise InputError("network", "a network with a C kernel", experiment.config.network.name, cure)
     seeds = np.zeros(1, np.int64)  # plastic-mlp draws its first weights from the environment seed: take seed 0
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
-    # Constants are the arrays that the kernel only reads, and start values that are not all zero. The normalizer is a
-    # constant, too.
+    # The C file stores as constants the arrays that the kernel only reads, the start values of other arrays unless all
+    # are zero, and the normalizer. So an array of `state` is also in `constants` if it has such start values.
     constants = [array for array in arrays.made if array.constant or array.start.any()]
     state = [array for array in arrays.made if not array.constant]
     definitions = [*map(_definition, arrays.made), _structure(arrays)]
@@ -139,7 +140,8 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     if normalizer is not None:
         num_bytes += normalizer.nbytes
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        # One line, because C joins lines that end with a backslash before it looks for the end of a comment.
+        # The title must be one line. With a line break between `*\` and `/`, the title would end the comment, because
+        # C first joins lines that end with a backslash.
         title=sanitize(title).replace("*/", "* /"),
         spaces="\n".join(f" * {line.replace('*/', '* /')}" for line in describe_spaces(experiment)),
         version=evolve.__version__,
@@ -201,14 +203,15 @@ def _describe_choice(space: Any) -> str:
         return f"is {added}the index of the largest output"
     start = space.start.ravel().tolist()
     added = f", plus {start}" if any(start) else ""
-    return f"has the index of the largest output of each group, of {space.nvec.ravel().tolist()} outputs{added}"
+    groups = f"the groups have {space.nvec.ravel().tolist()} outputs"
+    return f"has the index of the largest output of each group{added}; {groups}"
 
 
 def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
     """Return lines about the action of a Box: one line for all numbers if they are alike, otherwise one for each."""
     columns = [column.tolist() for column in stretch(space, scale)]
-    rows = list(zip(*columns, strict=True))
-    places = [(first + k, 1) for k in range(len(rows))]
+    rows = list(zip(*columns, strict=True))  # (centre, half, floor, ceiling) of each number
+    places = [(first + k, 1) for k in range(len(rows))]  # of each line: its first output, and its number of outputs
     if len(set(rows)) == 1:
         places = [(first, len(rows))]
     lines = []
@@ -246,7 +249,8 @@ def _inlined(header: str, seen: set[str]) -> str:
 def without_cuda(text: str) -> str:
     """Return a header without the parts that only a CUDA compiler sees."""
     kept: list[str] = []
-    # For each open condition: whether the host sees its lines; None if the condition does not concern CUDA.
+    # For each #if without its #endif so far: whether a host compiler sees the present lines; None if the #if does not
+    # test for CUDA.
     stack: list[bool | None] = []
     for line in text.splitlines():
         words = line.split()
@@ -285,7 +289,8 @@ def _structure(arrays: RecordedArrays) -> str:
     """Return the C definition of a kernel's structure."""
     structure = arrays.structure
     assert structure is not None
-    # All fields are in order, because C++ had no names in initializers before 2020.
+    # The initializer gives the values in the order of the fields, and the names in comments only: C++ before C++20 has
+    # no designated initializers.
     lines = [f"    {_field(getattr(structure, name), kind)}, /* {name} */" for name, kind, *_ in structure._fields_]
     return f"static const {arrays.kernel_name} net = {{\n" + "\n".join(lines) + "\n};"
 
@@ -316,4 +321,5 @@ def _number(value: Any) -> str:
         return "NAN"
     if np.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
+    # Without zeros at the end of the fraction: "0x1.8000000000000p+1" becomes "0x1.8p+1".
     return re.sub(r"\.?0*p", "p", float(value).hex()) + "f"

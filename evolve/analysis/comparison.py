@@ -94,7 +94,7 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
     if any(len(settings) > _MOST_SETTINGS for _, settings in distinctions):
         # Names of directories replace the settings if each group has a directory of its own.
         folders = [{run.path.resolve().parent.name for run in members} for _, members in groups]
-        if all(len(names) == 1 for names in folders) and len(set.union(*folders)) == len(groups):
+        if all(len(folder) == 1 for folder in folders) and len(set.union(*folders)) == len(groups):
             distinctions = [(names, [*folder]) for (names, _), folder in zip(distinctions, folders, strict=True)]
     labelled = []
     for (names, settings), (config, members) in zip(distinctions, groups, strict=True):
@@ -116,6 +116,7 @@ def _without_seed(config: Config, seed: int) -> Config:
         path = path.parent
     elif path.suffix in (".h5", ".champion"):  # all seeds began with one file
         return config
+    # `path` is a directory. Each seed began with its own file there, so the seeds have different digests.
     return config.model_copy(update={"start_from": start.model_copy(update={"file": str(path), "digest": None})})
 
 
@@ -145,8 +146,8 @@ def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]
 def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOptions | None]) -> str:
     """Return the start of the runs of a group: its file, and the setting that chose a genome in the file.
 
-    The digest of the genome follows if two different genomes of `starts` have the same words. Genomes that a script
-    gives have no file, and a file may have been replaced between two runs.
+    Different genomes of `starts` can have the same words: genomes from a script have no file, and a file may be
+    replaced between two runs. The words of such a genome end with the first characters of its digest.
     """
     if start is None:
         return "random genomes"
@@ -369,6 +370,7 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
     runs = [run for group in groups for run in group.runs]
     evaluated = any_evaluated(runs)
     score = _held_out_mean if evaluated else _last_best
+    # A run whose held-out episodes have all failed was evaluated, but has no held-out mean.
     notes = [_note_on_missing(runs)] if any(run.held_out is not None for run in runs) else [_NOT_EVALUATED]
     rows: list[Comparison] = []
     for groups_of_env in by_environment(groups):
@@ -396,6 +398,7 @@ def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
     trained = [config.env for config in configs]
     played = [config.in_evaluation().env for config in configs] if evaluated else trained
     env = sanitize(trained[0].id)
+    # A setting that differs in `played` but not in `trained` was set for held-out episodes alone (evaluation_…).
     different = [
         f"env.{name}" if _differ(trained, name) else f"evaluation_{name}"
         for name in ("kwargs", "randomize", "wrappers", "max_episode_steps") if _differ(played, name)
@@ -478,9 +481,11 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: stat
 
 
 def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
-    """Return the smallest and the largest score in runs of one environment; infinite if there are no scores.
+    """Return the range to which the intervals of mean scores are cut; infinite if the runs have no finite value.
 
-    evaluated: True for the returns of all episodes, False for the best fitness of each generation.
+    The range is from the smallest to the largest value in the runs of one environment.
+
+    evaluated: True if the values are the returns of all episodes, False for the best fitness of each generation.
     """
     if evaluated:
         seen = [run.held_out.returns for run in runs if run.held_out is not None]
@@ -505,7 +510,8 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     others = [replace(row, tied=row.mean == best.mean) for row in others]
     best = replace(best, best=len(best.scores) > 0, tied=any(row.tied for row in others))
     tests = len(others)
-    # A group is tested only if all its seeds have scores, and are enough for a significant difference.
+    # A group is tested only if each seed of this group and of the best group has a score, and if the two groups have
+    # enough seeds for a significant difference.
     whole = [row for row in others if not (row.missing or best.missing)]
     testable = [row for row in whole if statistics.can_be_significant(len(row.scores), len(best.scores), tests)]
     try:

@@ -65,7 +65,8 @@ class Policy:
         self.origin = origin
         self._codec = Codec(experiment.config.env, experiment.spaces)
         network = experiment.network
-        # The outputs of a static feedforward network depend only on the observation of the same step.
+        # The outputs of a static feedforward network depend only on the observation of the same step. Source n + 1 is
+        # the output of layer n, so a block with source > layer is recurrent.
         is_static = getattr(network, "is_static", False)
         is_feedforward = all(block.source <= block.layer for block in network.blocks)
         self._remembers = bool(network.num_traces) or not is_static or not is_feedforward
@@ -112,7 +113,8 @@ class Policy:
         """
         n = _num_networks(rows)
         if len(seeds) < n and seeds[0] + n > 2**63:
-            raise InputError("seed", f"a seed from which {n:,} rows can count on, all below 2**63", seeds[0])
+            expected = f"at most 2**63 - {n:,} for {n:,} rows, because row i has the seed plus i"
+            raise InputError("seed", expected, seeds[0])
         slots = n if self._remembers else min(n, _SLOTS)
         if slots != self._slots:
             needed = 4 * slots * self.experiment.network.slot_size
@@ -271,6 +273,7 @@ class Policy:
         """
         spaces = json.dumps(self.experiment.spaces.to_json())
         text = self.experiment.config.to_toml()
+        # Either each row has a seed of its own, or the only seed is the seed of the first row.
         seed = self._seeds if self._fixed_rows == len(self._seeds) else self._seeds[0]
         return _restored, (text, spaces, self.genome, self.normalizer, self.origin, seed, self._fixed_rows)
 
@@ -360,7 +363,7 @@ def _check_finite(encoded: Float32) -> None:
 def _weight_blocks(network: Network) -> Iterator[Block]:
     """Yield the blocks of the weights that batches report.
 
-    A learning rule has several blocks of coefficients. One block of weights takes their place.
+    In a genome a learning rule has several blocks of coefficients. A batch reports one block of weights for each rule.
     """
     start = 0
     for block, *_ in Paths(network).matrices:

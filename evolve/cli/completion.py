@@ -30,7 +30,7 @@ _FILES = {"file", "files", "experiment", "output", "video", "compare", "start_fr
 def _parser() -> Parser:
     parser = Parser(
         "evolve.completion",
-        "Print a script that lets a shell complete commands, options and names at Tab. Repeat it after an update.",
+        "Print a script that lets a shell complete commands, options and names at Tab. Print it again after an update.",
         "evolve completion bash > ~/.local/share/bash-completion/completions/evolve",
         'evolve completion zsh > "${fpath[1]}/_evolve"',
         "evolve completion fish > ~/.config/fish/completions/evolve.fish",
@@ -61,7 +61,7 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
 def _add_completions(action: argparse.Action, shtab: Any) -> None:
     if action.dest in _CHOICES:
         known = _CHOICES[action.dest]
-        # `--workers` of the contest is of type int: it takes numbers only.
+        # The command `contest` also has an option `--workers`, of type int, which takes numbers only.
         action.choices = known if action.type is not int else [word for word in known if word.isdecimal()]
     elif action.dest in _ENVIRONMENTS:
         action.choices = environments.registered_ids()

@@ -136,7 +136,7 @@ def load(argv: list[str]) -> Request:
     show_settings = arguments.pop("settings")
     if flags["overwrite"] and flags["resume"]:
         raise InputError("--overwrite", "no --resume with it: one replaces run files, the other continues them", "both")
-    path = Path(name or "sweep")  # without a file, a sweep by --set is named "sweep"
+    path = Path(name or "sweep")  # its stem names a sweep; a sweep by --set alone has no file
     if path.suffix == ".champion":
         cure = "A champion cannot be resumed; use it with evolve.evaluate, evolve.replay or --start-from."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a champion file", cure)
@@ -267,10 +267,10 @@ def run_all(app: App, request: Request) -> None:
 
 
 def _can_film(env: EnvOptions) -> bool:
-    """Return whether an environment says that it can be drawn. Gymnasium may draw in place of EnvPool."""
+    """Return whether an environment can be drawn; True if this is unknown. Gymnasium may draw in place of EnvPool."""
     if env.engine == "exact":
         return environments.has_picture(env.id)
-    with suppress(InputError):  # the run has succeeded
+    with suppress(InputError):  # the run has succeeded, so an environment that now fails must not end this command
         return env.engine == "envpool" or environments.declares_frames(env)
     return True
 
@@ -315,6 +315,7 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
         key, here, there = changed[0]
         other = f", of another experiment ({key} is {there!r} in it, and {here!r} here),"
     if stored.header.seed != preview.run.seed:  # the file was renamed
+        # Add to ", of another experiment (…)," or to nothing: the text begins and ends with a comma.
         other = f"{other or ','} of seed {stored.header.seed},"
     return f"{preview.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
@@ -334,13 +335,13 @@ def _evolve(
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
     for number, run in enumerate(runs, 1):
-        left = [later for later in runs[number:] if later.path in replaced]
-        command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite, left)
+        not_replaced = [later for later in runs[number:] if later.path in replaced]
+        command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite, not_replaced)
         generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
         if run.path not in replaced and resume.is_over(run):
             played, _ = store.read_progress(run.path)
             stopped = f"after {played:,} of {generations:,} generations"
-            early = f": it stopped early, {stopped}. Another early_stop continues it"
+            early = f": it stopped early, {stopped}. Change early_stop to continue the run"
             print(f"{run.path}: already complete{early if played < generations else ''}")
             continue
         opened = resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run, app.transport)
@@ -424,7 +425,8 @@ def _failure_warning(file: store.RunFile) -> str:
 
 def _body(app: App, argv: list[str]) -> int:
     request = load(argv)
-    # The results of a run are in its file, but the text of a dry run is its only result.
+    # The results of a run are in its file, so the run goes on if stdout fails. The text of a dry run is its only
+    # result, so an error of stdout ends the dry run.
     with nullcontext() if request.dry_run else redirect_stdout(BestEffortStream(sys.stdout)):
         run_all(app, request)
     return 0

@@ -73,9 +73,10 @@ def all_ranks() -> Transport:
 
 
 def announce_end(transport: Transport) -> None:
-    """Tell the ranks that may wait for this rank that its script has ended. Rank 0 then ends ranks that hang.
+    """Tell other ranks that the script of this rank has ended: rank 0 tells all ranks, and the others tell rank 0.
 
-    Rank 0 goes on without a rank that has ended. Other ranks stop waiting for rank 0.
+    Rank 0 goes on without a rank whose script has ended. If the script of rank 0 has ended, the other ranks stop
+    waiting for rank 0, and rank 0 ends ranks that hang.
     """
     frame = messages.encode(messages.Ended())
     others = set(range(1, transport.size)) if transport.rank == 0 else {0}
@@ -112,7 +113,8 @@ def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -
 class Collective:
     """The ranks of a script that calls the same functions on each of them.
 
-    A callback runs on rank 0 alone, while the other ranks wait for rank 0. So calls of the callback use rank 0 alone.
+    A callback runs on rank 0 alone, while the other ranks wait for rank 0. So if the callback itself calls a function
+    that uses ranks, this function uses rank 0 alone.
 
     Args:
         make_rollout: Makes a rollout from an experiment's TOML text.
@@ -140,7 +142,7 @@ class Collective:
         return self.stop_reason()
 
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
-        """Do `work` on rank 0. Every rank returns its answer or raises its error. The environments are closed."""
+        """Do `work` on rank 0. Each rank closes its environments, and gives the answer or the error of `work`."""
         with closing(self):
             if not self.leads:
                 return self.follow(self.close)
@@ -192,7 +194,7 @@ class Link:
 
     @classmethod
     def to_script(cls) -> "Link":
-        """Connect rank 0 to the script, and return its end. Ends this process if the script has ended already."""
+        """Connect rank 0 to the script, and return rank 0's end of the socket. Exit if the script no longer listens."""
         end = socket.socket(socket.AF_UNIX)
         try:
             end.connect(os.environ[_SOCKET])
@@ -228,7 +230,7 @@ class Link:
         return bytes(content) if len(content) == size else None
 
     def close(self) -> None:
-        """Close this end, also for a thread that waits for a message."""
+        """Close this end. If another thread waits in `receive`, `receive` returns None there."""
         with suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
         self._end.close()
@@ -288,7 +290,7 @@ class StartedRanks:
         raise RunError(f"the ranks did not begin within {limit:g} s: mpirun is killed. {cure}")
 
     def unexpected_end(self, *cure: str | Setting) -> RunError:
-        """Wait until the ranks have ended or had time to stop; return the error of this end without an answer.
+        """Return the error for ranks that gave no answer. First wait until they end, or have had time to stop.
 
         cure: A sentence at the end of the error.
         """
@@ -326,6 +328,6 @@ class StartedRanks:
 
 @atexit.register
 def _close_all() -> None:
-    """End all ranks when the script exits, even if an iteration is unfinished."""
+    """End all ranks when the script exits, even if the script has not finished a loop over generations."""
     for ranks in list(_RUNNING):
         ranks.close()

@@ -39,12 +39,13 @@ _NAMESPACE = "PMIX_NAMESPACE"
 
 CHECK_EVERY = 1.0
 """Seconds between two checks of whether all ranks still live."""
-# If not all ranks come, one rank prints the reason and ends the job. Ranks that know more have earlier turns, and turns
-# are `_TURN_SECONDS` apart. The launcher may not answer, and it is not asked after MPI_Init. Then ranks 1 to
-# `_LAST_TURN` divide one turn among them, in their order. Higher ranks wait until its end.
+# If not all ranks come, one rank prints the reason and ends the job. Each rank waits for its turn, and ranks that know
+# more have earlier turns. Turn n begins n · `_TURN_SECONDS` after the rank has noticed that other ranks are missing.
+# The launcher may not answer, and for turns it is not asked after MPI_Init. Without its answer rank 0 has turn 0. Ranks
+# 1 to `_LAST_TURN` divide the time from turn 2 to turn 3 among them, in their order. Higher ranks wait for turn 3.
 _TURN_SECONDS = 3.0
 _LAST_TURN = 9
-_NAMED = 5  # missing ranks in a message
+_NAMED = 5  # the largest number of ranks that a message names
 _MOST_WATCHED = 512  # ranks with a keepalive connection: a process may have a thousand open files
 _UNKNOWN = "?"
 
@@ -164,10 +165,10 @@ class StartWatch:
         self._thread.join()
 
     def lost(self, transport: Transport, ask: bool = False) -> set[int]:
-        """Return the ranks that are lost, as MPI and the launcher know them; no rank unless MPI survives deaths.
+        """Return the ranks that MPI or the launcher knows to be lost; an empty set unless MPI survives deaths.
 
-        MPI never reports ranks that died before this rank started. The launcher knows them. It is asked every second,
-        or at once (`ask`).
+        MPI never reports ranks that died before this rank started, but the launcher knows these ranks. This method asks
+        the launcher every second, or at once (`ask`).
         """
         transport.find_lost()
         if transport.tolerant and (ask or time.monotonic() - self._asked_at > CHECK_EVERY):
@@ -186,6 +187,7 @@ class StartWatch:
             if any(rank.has_ended_job for rank in ranks):  # that rank has printed the reason
                 os._exit(1)
             if late_since is not None and now - late_since >= self._turn(ranks):
+                # After MPI_Init `ranks` is empty. Ask now, because the message also names hosts.
                 self._end(ranks if has_died else launched_ranks(self._library))
 
     def _turn(self, ranks: Sequence[LaunchedRank]) -> float:
@@ -212,7 +214,7 @@ class StartWatch:
             return
         took = time.monotonic() - self._begun_at
         print(f"evolve: the ranks did not come together: {self._reason(ranks)} ({took:.0f} s after rank {self._rank} "
-              f"on {self._host} did; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
+              f"on {self._host} came; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
         kill_launcher_later()
         end_job(self._library)
         os._exit(1)

@@ -77,8 +77,8 @@ class Activity:
 
     Attributes:
         nodes: The outputs of each layer's neurons, from the observation on. Context units and biases come last.
-        weights: [W], the current weight of each connection, in genome order. If the genome has learning rules, it is
-            [connections], in the order of the blocks' spans.
+        weights: [W], the current weight of each connection, in genome order. If the genome has learning rules, the
+            shape is [connections]: for each learning rule the matrix of its connections (`Block.span`), end to end.
     """
 
     nodes: tuple[Float32, ...]
@@ -330,7 +330,7 @@ class SlotArrays:
     def fits(self, _genomes: Genomes) -> bool:
         """Return whether episodes of these genomes may run beside the episodes that are running.
 
-        A network refuses genomes if `columns_of` gives their columns another layout.
+        A batch refuses genomes if their columns (`columns_of`) need another layout than those of the running episodes.
         """
         return True
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 WIDTH = 32
 """The number of slots in a tile on a device, as in numerics/kernels/lanes.h."""
 MOST_PARTS = 8
-"""The largest number of threads that share the work of one slot, such as the neurons of a layer."""
+"""The largest number of threads that share the work of one slot. Each computes some neurons of a layer."""
 # The environment variables of launchers: the rank of a process on its host, and the number of ranks on the host.
 LOCAL_RANKS = (
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -46,7 +46,9 @@ class Queue(Protocol):
         """Copy from an address of the device into an array of the host."""
 
     def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
-        """Run the kernel `evolve_<kernel>` on blocks of `tiles` tiles; each tile has WIDTH × parts threads.
+        """Run the kernel `evolve_<kernel>` with `blocks` blocks of threads.
+
+        A block has `tiles` tiles, and each tile has WIDTH × `parts` threads.
 
         kernel: a kernel of `rollouts/kernels.cu` or of a network's header, or `play_<network>_on_<task>`.
         arguments: addresses and whole numbers, all of 64 bits, and structures. The call copies the structures.
@@ -100,8 +102,9 @@ def local_ranks() -> tuple[int, int]:
     """Return the rank of this process among the ranks of its host, and their number; (0, 1) without a launcher."""
     for rank_variable, size_variable in LOCAL_RANKS:
         rank = re.findall(r"\b\d+", os.environ.get(rank_variable, ""))
-        # SLURM lists the numbers of ranks of all hosts, such as "4,8(x2)" for three, but not which host this is. Take
-        # the largest number, or a rank could use too much memory of a device.
+        # SLURM lists the numbers of ranks of all hosts, but not which host this is. "4,8(x2)" means 4, 8 and 8; the
+        # pattern skips the 2, which follows a letter. Take the largest number, or a rank could use too much memory of a
+        # device.
         sizes = re.findall(r"\b\d+", os.environ.get(size_variable, ""))
         if rank and sizes:
             return int(rank[0]), max(int(rank[0]) + 1, *map(int, sizes))

@@ -102,7 +102,7 @@ class ScoredGenomes:
         Fitness that is not finite does not count in that mean.
         """
         if not prior:
-            return self  # the mean may be infinite, and 0 times infinity is NaN
+            return self  # the sum of finite numbers may overflow, and 0 times infinity is NaN
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
@@ -158,7 +158,7 @@ class Elitist(contract.Strategy[contract.State]):
         return self._num_kept(state) if self._elite(state).count.all() else 0
 
     def ask(self, state: contract.State, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates: initial genomes without an elite, otherwise the survivors and then the children."""
+        """Return candidates: the survivors and then the children. If there is no elite, all are initial genomes."""
         candidates = contract.requested_candidates(self._P, candidates)
         kept, elite = self._num_kept(state), self._elite(state).genomes
         if not kept:
@@ -170,7 +170,8 @@ class Elitist(contract.Strategy[contract.State]):
         if not old.any():
             return children
         both = concatenate(elite.take(candidates[old]), children)
-        # `both` has the survivors first. If `candidates` has another order, put the genomes into this order.
+        # `both` has the survivors first. `order` has the place in `candidates` of each genome of `both`. If these
+        # places do not ascend, put the genomes into the order of `candidates`.
         order = np.argsort(~old, kind="stable")
         is_right_order = bool((order[:-1] < order[1:]).all())
         return both if is_right_order else both.take(np.argsort(order))
@@ -280,7 +281,7 @@ class Ga(EliteOnly):
 
 
 class UmdaOptions(Options):
-    """Settings of `[strategy]` for umda; the 2020 script had 0.1, 0.05 and no noise of the weights."""
+    """Settings of `[strategy]` for umda. The 2020 script had mask_noise 0.1, min_probability 0.05, weight_noise 0."""
 
     aliases: ClassVar[Mapping[str, str]] = {"rarest": "min_probability"}
 
@@ -308,6 +309,7 @@ class Umda(EliteOnly):
         parents = state.genomes.take(self._parents(len(state), state, generation, candidates))
         streams = Streams(self._seed, Purpose.MASKS, generation, candidates)
         mask = ~streams.at_least(probability, self._layout.num_weights)
+        # A new connection, which the parent lacks, begins with a standard normal weight.
         np.copyto(parents.weights, streams.normal_rows(self._layout.num_weights), where=mask & ~parents.mask)
         if self._options.weight_noise:
             key = self._seed, Purpose.WEIGHT_NOISE, generation

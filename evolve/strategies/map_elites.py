@@ -4,12 +4,13 @@ Mouret and Clune, "Illuminating Search Spaces by Mapping Elites" (2015). `descri
 candidate: metrics averaged over its episodes, or numbers of connections. These numbers select a cell of the archive,
 which is a grid. The candidate takes this cell if the cell is empty, or if the candidate is fitter than the elite there.
 
-    cell       in each dimension the share of the range low … high, times the number of cells, rounded down; a number
-               outside the range is in the first or the last cell. A candidate with a NaN has no cell
+    cell       in each dimension floor(cells · (number - low) / (high - low)), [low, high] the bounds; a number outside
+               the bounds is in the first or the last cell. A candidate with a NaN has no cell
     parents    two elites for each child, drawn uniformly from the filled cells
-    child      x + `weight_noise` · N(0, 1) for each weight + `line_noise` · N(0, 1) · (y - x), x and y the parents
+    child      x + `weight_noise` · n + `line_noise` · m · (y - x), x and y the parents. Each weight has its own n, and
+               all weights of the child share one m; n and m are from N(0, 1). The child has the connections of x.
                (Vassiliades and Mouret, "Discovering the Elite Hypervolume by Leveraging Interspecies Correlation",
-               2018); it has the connections of x
+               2018)
 
 Of candidates of equal fitness the first one takes the cell. A candidate of equal fitness does not replace an elite. An
 elite is not evaluated again, so the fitness of a cell never falls. As a lucky episode may fill a cell, give each
@@ -237,7 +238,8 @@ class MapElites(contract.Strategy[Archive]):
         best = best_of_cells(cells, fitness)
         is_new = best >= n
         both = concatenate(state.genomes.take(best[~is_new]), genomes.take(best[is_new] - n))
-        # `both` has the old elites first and then the new ones. These places bring them into the order of the cells.
+        # `both` has the old elites first and then the new ones. For each filled cell, in ascending order, `places` has
+        # the place of its elite in `both`.
         places = np.argsort(np.argsort(is_new, kind="stable"), kind="stable")
         new = np.column_stack([np.full(self._P, state.generations), np.arange(self._P)])
         after = Archive(
@@ -263,7 +265,7 @@ class MapElites(contract.Strategy[Archive]):
     def select(self, state: Archive, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
         """Return the elite of a cell."""
         if cell is None or connections is not None:
-            return super().select(state, connections, cell)
+            return super().select(state, connections, cell)  # raises InputError
         return state.genomes.take(np.array([self._place(state, cell)]))
 
     def origin(self, state: Archive, cell: Sequence[int]) -> tuple[int, int]:
@@ -347,7 +349,8 @@ class MapElites(contract.Strategy[Archive]):
     def _cma_of(self, mask: Bool, weights: Float32 | None = None) -> SepCma:
         """Return the sep-cma-es of an emitter with connections [W] that begins at weights [1, W], by default 0."""
         # The state covers all W connections, because emitters with different masks must have arrays of one shape.
-        # Absent connections stay at 0. They do not count as dimensions: ‖p_σ‖/χ would be too small, and σ would shrink.
+        # Absent connections stay at 0. They do not count as dimensions. If they did, ‖p_σ‖/χ would be too small, and σ
+        # would shrink.
         begin = np.zeros((1, len(mask)), np.float32) if weights is None else weights
         layout = contract.StartLayout(self._layout, Genomes(begin, np.ones(begin.shape, np.bool_)))
         dimensions = max(1, int(mask.sum()))

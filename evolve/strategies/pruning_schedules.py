@@ -24,10 +24,11 @@ the C connections has a weight with mean m and standard deviation s:
                 important connections the first ones remain
     weights     each remaining connection is rewound to its initial weight, of generation 0. The strategy forgets
                 everything else. Random streams are keyed by generation, so the next search has other candidates
-    control     with `pruning_control` another search of the same length follows each round, with the same mask and new
-                initial weights. It measures the mask without the rewound weights. Later rounds use no result of it, but
-                have other random numbers, because it has used generations. If `init_sparsity` is above 0, the new
-                initial genome lacks some connections; their weights begin at 0
+    control     with `pruning_control` a control follows each round: a search of the same length with the same mask and
+                new initial weights. The control measures the mask without the rewound weights. Later rounds use no
+                result of the control, but they have other random numbers, because the control has used generations.
+                If `init_sparsity` is above 0, the initial genome of the control lacks some connections of the mask. The
+                weights of these connections begin at 0
 
 The champion is the champion of the newest search. A run of n · `pruning_every` generations ends with the champion of
 the n-th search, because the next search would begin only with the next generation.
@@ -241,8 +242,9 @@ class PruningRounds(contract.Strategy[PruningState]):
     def tell(self, state: PruningState, genomes: GenomeSource, results: contract.Results) -> PruningState:
         """Return the state after a generation: the present search learns from its results."""
         state = self._current(state)
-        now, before = self._strategy(state.mask).tell(state.now, genomes, results), state.record
-        record = RoundRecord(before.spent + 1, before.search, before.generations + 1)
+        now = self._strategy(state.mask).tell(state.now, genomes, results)
+        old = state.record
+        record = RoundRecord(old.spent + 1, old.search, old.generations + 1)
         return PruningState(now, state.mask, state.next_mask, record)
 
     def champion(self, state: PruningState) -> Genomes:

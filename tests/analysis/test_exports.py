@@ -283,7 +283,7 @@ def test_the_documented_rules_turn_outputs_into_actions(action, tmp_path):
         ("box", "output[0]: number 0 of action is 1.4 * output, in [-2, 2]"),
         ("box", "output[3]: number 3 of action is 0.7 * output"),
         ("whole", "output[0]: number 0 of action is 5 + 3.5 * output, in [0, 10], rounded to whole numbers"),
-        ("multi-discrete", "the index of the largest output of each group, of [2, 3] outputs, plus [1, 0]"),
+        ("multi-discrete", "index of the largest output of each group, plus [1, 0]; the groups have [2, 3] outputs"),
         ("multi-binary", "output[0..3]: action has a 1 for each output above 0"),
         ("dict", 'output[0..1]: action["jump"] is the index of the largest output'),
         ("dict", 'output[2..4]: action["move"] is 1.4 * output, in [-2, 2]'),

@@ -77,7 +77,7 @@ KILLED = [rank(0), rank(1), rank(2, THERE, has_ended=True), rank(3, THERE)]
 def test_a_rank_that_died_is_named_at_once(watch, capsys):
     with pytest.raises(EndedError, match="1"):
         watch(0, KILLED, 2)
-    assert "rank 2 on node2 ended (1 s after rank 0 on node1 did; " in capsys.readouterr().err
+    assert "rank 2 on node2 ended (1 s after rank 0 on node1 came; " in capsys.readouterr().err
 
 
 def test_others_wait_for_the_message_of_rank_0(watch, capsys):

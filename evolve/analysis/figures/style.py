@@ -56,7 +56,7 @@ _LABEL_SIZE = 8.5  # points
 _LABEL_LINE = 1.25 * _LABEL_SIZE / 72  # inches
 _LABEL_GAP = 0.35  # lines between two labels
 _LOWEST, _HIGHEST = -0.08, 1.08  # the range of labels, as shares of the panel's height
-_PANEL_SHARE = 0.93  # the part of a panel's nominal height that titles and axes leave
+_PANEL_SHARE = 0.93  # the share of a panel's nominal height that its title and its axis labels do not take
 _MARK_POINTS = 10  # the width of one mark beside the panel
 _KEY_POINTS = 26  # the width of the sample of a line
 _MOST_MARKS = 6  # side by side
@@ -187,7 +187,7 @@ class LineLabel:
     Attributes:
         text: The label; each of its lines may be wrapped.
         x: The x coordinate of the line's end.
-        y: The y coordinate of the line's end.
+        y: The y coordinate of the line's end, or the value of the mark if the label belongs to the mark.
         colour: The colour of the line.
         mark: The mean and the interval drawn for the line; None to draw none.
         key: The link between the text and its line. None: a pointer from the end of the line to the text. One of
@@ -240,18 +240,20 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     heights = [(float(scale.transform(label.y)) - bottom) / (top - bottom) for label in shown]
     needed = [_label_height(label.text) / (_PANEL_SHARE * inches) for label in shown]
     marked = sum(label.mark is not None for label in shown)
+    # From left to right: the panel, the marks (`points` wide), samples of lines, and the texts. `edge` is the right end
+    # of the marks.
     points = 8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))
     edge = beside(panel, points / 72)
     left, right = panel.get_xlim()
     turn = 0
     for label, y in zip(shown, without_overlap(heights, needed), strict=True):
         at_height = float(scale.inverted().transform(bottom + y * (top - bottom)))
-        begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
+        begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}  # of the pointer, or of the sample
         if label.mark is not None:
             mark_edge = beside(panel, _MARK_POINTS * (0.6 + turn % _MOST_MARKS) / 72)
             turn += 1
             _draw_mark(panel, label, mark_edge)
-            if label.mark[0] == label.y:  # the label belongs to the mark, not to the line
+            if label.mark[0] == label.y:  # the label belongs to the mark, so the pointer begins at the mark
                 begin = {"xy": (1.0, label.y), "xycoords": mark_edge}
         # A pointer from a line that ends early crosses the panel, so it is dotted.
         how = {"lw": 0.9, "ls": "-" if right - label.x < 0.05 * (right - left) else ":"}
@@ -292,7 +294,7 @@ def _draw_mark(panel: Any, label: LineLabel, transform: Any) -> None:
 
 
 def _draw_diamond(panel: Any, label: LineLabel, y: float, transform: Any) -> None:
-    """Draw the diamond of a mark, or another shape for a line with other dashes."""
+    """Draw the shape that `_MARKS` gives for the dashes of the line; a diamond if the label shows no dashes."""
     how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
     panel.plot((1,), (y,), _MARKS[label.key or "-"], ms=5, mec=PAPER, mew=0.7, scalex=False, scaley=False, **how)
 
@@ -307,7 +309,8 @@ def without_overlap(heights: Sequence[float], needed: Sequence[float]) -> Float6
     """
     order = np.argsort(heights, kind="stable")
     placed = np.array(heights, np.float64)
-    # Stacks of touching texts, from below. A text that overlaps the stack below joins it, as often as needed.
+    # Stacks of touching texts, from below. Each text begins as a stack of its own. The highest two stacks are joined
+    # while they overlap.
     stacks: list[list[int]] = []
     for n in order.tolist():
         stacks.append([n])
@@ -327,7 +330,11 @@ def without_overlap(heights: Sequence[float], needed: Sequence[float]) -> Float6
 
 
 def _extent(stack: Sequence[int], heights: Sequence[float], needed: Sequence[float]) -> tuple[float, float]:
-    """Return the begin and the end of a stack of texts that is centred on their mean height, within the limits."""
+    """Return the lower and the upper end of a stack of texts.
+
+    The centre of the stack is the mean of `heights`. If the stack would leave the range `_LOWEST` to `_HIGHEST`, the
+    stack is moved into the range. A stack that does not fit begins at `_LOWEST`.
+    """
     total = sum(needed[n] for n in stack)
     begin = float(np.mean([heights[n] for n in stack])) - total / 2
     begin = min(max(begin, _LOWEST), max(_HIGHEST - total, _LOWEST))

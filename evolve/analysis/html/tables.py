@@ -58,7 +58,7 @@ class RunSummary:
 
 
 def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connections: Sequence[str]) -> list[str]:
-    """Return the conclusion of a report: a line for each environment, and a sentence on the repetition.
+    """Return the conclusion of a report: a line for each environment, and whether the champions repeat their episodes.
 
     groups: The groups to compare, with one run for each seed (`deduplicate_seeds`).
     summaries: The summaries of all runs of the page.
@@ -66,13 +66,13 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
     """
     left = {group.label: remaining for group, remaining in zip(groups, connections, strict=True)}
     lines = []
-    environments = comparison.by_environment(groups)
-    for compared in environments:
-        group = compared[0]
-        result = _compared_result(compared) if len(compared) > 1 else _single_result(group, left[group.label])
+    by_environment = comparison.by_environment(groups)
+    for env_groups in by_environment:
+        group = env_groups[0]
+        result = _compared_result(env_groups) if len(env_groups) > 1 else _single_result(group, left[group.label])
         lines.append(sanitize(result, _MAX_LINE))
     lines += _repetition_sentence(summaries)
-    return [" ".join(lines)] if len(environments) == 1 else lines
+    return [" ".join(lines)] if len(by_environment) == 1 else lines
 
 
 def _single_result(group: RunGroup, connections: str) -> str:
@@ -117,7 +117,7 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
         text += f" against {number(second.mean)} of {second.name}"
     if second.p is None:
         can_differ = statistics.can_be_significant(len(second.scores), len(best.scores), len(groups) - 1)
-        why = "the difference was not tested" if can_differ else "so few seeds do not prove the difference"
+        why = "the difference was not tested" if can_differ else "there are too few seeds for a significant difference"
         return f"{text} {played}; {why}."
     if second.p > 0.05:
         return f"{text} {played}; {second.against_best}, so chance may be the reason."
@@ -130,8 +130,8 @@ def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
     if not equal:
         return []
     if all(equal):
-        runs = "the run repeat" if len(equal) == 1 else f"all {len(equal)} runs repeat"
-        return [f"The champions of {runs} their episodes on this machine, to the bit."]
+        runs = "the run" if len(equal) == 1 else f"all {len(equal)} runs"
+        return [f"The champions of {runs} repeat their episodes on this machine, to the bit."]
     return [f"{equal.count(False)} of {pluralize(len(equal), 'run')} could not be repeated on this machine."]
 
 
@@ -164,12 +164,13 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     if not of_first:
         return None
     settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differing)]
-    # A kind is a network with a strategy. The name of a kind implies the options that only this kind has, so each group
-    # is compared with the first group of each kind.
+    # A kind is a network with a strategy. Options that only one of two kinds has are left out. But groups of one kind
+    # may differ in such an option, so each group is compared with the first group of each kind, not only with `first`.
     configs = [group.config for group in groups]
     kinds = {(config.network.name, config.strategy.name): config for config in reversed(configs)}.values()
     pairs = [comparison.group_differences(kind, config) for kind in kinds for config in configs]
     shown = {key for found in pairs for key, _, _ in without_implied(found)}
+    # "network.name" is sorted as "network.", so that it comes before the options of the network.
     keys = sorted(shown, key=lambda key: key.removesuffix("name"))
     labels = [group.label for group in groups]
     cells = [[words(table[key]) for key in keys] for table in settings]
