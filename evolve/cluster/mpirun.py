@@ -68,7 +68,7 @@ _VERSIONS = {
     _INTEL: r"^Intel\(R\) MPI Library .*Version (\S+)",
     "MPICH": r"^ *Version: *(\S+)",
 }
-"""Where launchers print the version of their library."""
+"""Patterns that find the version of a library in the output of its launcher."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -142,7 +142,7 @@ class Launcher:
         return words
 
     def environment(self, ssh: Sequence[str], folder: Path) -> dict[str, str]:
-        """Return the environment variables of the launcher. They let root start ranks, which Open MPI refuses.
+        """Return the environment for the launcher. It lets root start ranks, which Open MPI refuses otherwise.
 
         ssh: The words of the command that reaches other hosts. If they are empty, the launcher reaches hosts in its own
             way.
@@ -232,7 +232,7 @@ def mpirun_environment() -> dict[str, str]:
 
 
 def _library_version(said: str) -> str:
-    """Return the library in what a launcher said about its version; the first line if no pattern matches."""
+    """Return the name and version of the library from a launcher's output; the first line if no pattern matches."""
     for name, pattern in _VERSIONS.items():
         if found := re.search(pattern, said, re.M):
             return f"{name} {found[1]}"
@@ -309,7 +309,7 @@ class Supervisor:
         """
         with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
             exit_code_file = self._exit_code_file = Path(folder) / "exit-code"
-            self._begun = begin == math.inf
+            self._begun, self._told = begin == math.inf, False
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             self._process = subprocess.Popen(
                 words,
@@ -325,16 +325,16 @@ class Supervisor:
                 return Outcome(int(said[0]), is_from_rank_0=True, start_again=len(said) > 1)
             if code < 0:  # a signal ended the launcher
                 return Outcome(128 - code)
-            # Rank 0 wrote no exit code. Without a file, rank 0 runs on another host, or the file was removed: rank 0
-            # may have succeeded. Otherwise rank 0 died, and the launcher's 0 is no success.
+            # Rank 0 wrote no exit code. If the file is missing although rank 0 has begun, rank 0 runs on another host,
+            # or the file was removed: rank 0 may have succeeded. Otherwise rank 0 died: the launcher's 0 is no success.
             has_died = exit_code_file.exists() or not self._begun
             return Outcome(1 if has_died and code == 0 else code)
 
     def _wait(
         self, process: subprocess.Popen[bytes], should_stop: Callable[[], bool], end_seconds: float, begin: float
     ) -> int:
-        """Wait for the end of a launcher, and return its exit code. The arguments are those of `run`."""
-        asked, ended, started = False, None, time.monotonic()
+        """Wait for the end of a launcher, and return its exit code. For the arguments see `run`."""
+        stops, ended, started = False, None, time.monotonic()
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(CHECK_EVERY)
@@ -348,16 +348,15 @@ class Supervisor:
                 cure = f"Set {CONNECT} if they need more time."
                 self._say(f"the ranks did not begin within {begin:g} s: their launcher is killed. {cure}")
                 process.kill()
-            # The signal may have come before the ranks had begun, or even before the launcher was started.
-            if self.stopping and not self._told and self._has_begun():
+            # Ask the ranks only once, because a second SIGUSR1 kills a rank that is stopping. A rank that has not begun
+            # may not catch the signal, so a signal that came earlier waits until rank 0 has begun.
+            stops = stops or self.stopping or (ended is None and should_stop())
+            if stops and not self._told and self._has_begun():
                 self._told = True
-                process.send_signal(signal.SIGUSR1)
-            if ended is None and not asked and should_stop():
-                asked = True
                 process.send_signal(signal.SIGUSR1)
 
     def _has_begun(self) -> bool:
-        """Return whether rank 0 has begun. The system may clean its temporary directory later, and remove the file."""
+        """Return whether rank 0 has begun; remember it, because the system may remove the exit-code file later."""
         self._begun = self._begun or self._exit_code_file.exists()
         return self._begun
 
@@ -377,15 +376,14 @@ class Supervisor:
             if self._signals == 1:
                 self._say(f"{signal.Signals(number).name}: stopping")
             return  # if the launcher is just being started, `_wait` asks the ranks to stop
-        # A rank that has not begun may not catch signals yet, so the first signal waits until rank 0 has begun.
         begun = self._has_begun()
         if self._signals == 1:
             when = "" if begun else " as soon as they have started"
             text = f"the ranks are asked to stop{when}; a second signal ends them at once"
             self._say(f"{signal.Signals(number).name}: {text}")
-            self._told = begun
-            if not begun:
+            if self._told or not begun:  # `_wait` has asked the ranks, or will ask them
                 return
+            self._told = True
         sent = {1: signal.SIGUSR1, 2: signal.SIGTERM}.get(self._signals, signal.SIGKILL)
         self._process.send_signal(sent if begun else signal.SIGKILL)
 

@@ -455,6 +455,24 @@ def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, handlers,
     assert capsys.readouterr().out == "SIGINT: stopping\n"
 
 
+STOPS_SLOWLY = "trap 'echo asked; sleep 1; exit 75' USR1; touch $EVOLVE_EXIT_CODE; while :; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize("first", ["signal", "limit"])
+def test_ranks_that_are_stopping_are_not_asked_again(supervisor, handlers, first, capfd):
+    """A second SIGUSR1 kills a rank. The time limit may pass after Ctrl-C, and Ctrl-C may come after the time limit."""
+    calls = []
+
+    def should_stop():
+        calls.append(len(calls))
+        if len(calls) == (1 if first == "signal" else 3):
+            handlers[signal.SIGINT](signal.SIGINT, None)
+        return len(calls) >= 2
+
+    assert supervisor.run(["sh", "-c", STOPS_SLOWLY], dict(os.environ), should_stop, begin=60.0) == Outcome(75)
+    assert capfd.readouterr().out.count("asked\n") == 1
+
+
 def test_a_signal_that_comes_twice_at_once_is_one_signal(supervisor, handlers, monkeypatch):
     """`timeout` signals its child, and then the whole group of the child."""
     times, sent = iter([1.0, 1.001, 2.0]), []
