@@ -106,7 +106,7 @@ def _count(asked: Any, work: Callable[[], Work]) -> WorkerCount:
 
 
 def _check_options(plan: PlannedRun, options: RunOptions) -> None:
-    """Raise InputError for options that exclude each other, or that the strategy refuses, before a file is written."""
+    """Raise InputError if options exclude each other, or if the strategy refuses its settings. Write no file."""
     plan.experiment.strategy(plan.seed)  # raises the InputError of the strategy
     if options.resume and options.overwrite:
         expected = "not together with resume=True: overwrite begins a new run, resume continues one"
@@ -142,9 +142,9 @@ def evolve_here(
         if isinstance(why, errors.HostLost):
             raise
         # The caller counts the complete generations in the run file. But if the file of the old run is still in place,
-        # the message has to count them.
+        # its generations do not count, so this message says that the file is unchanged.
         if file is not None and file.replaces:
-            raise Stopped(f"stopped by {why}: {generations_on_disk(file)}.") from None
+            raise Stopped(f"{why}: {generations_on_disk(file)}.") from None
     except EpisodeError as error:
         if file is None:
             raise
@@ -160,8 +160,8 @@ def _with_time_limit(reason: Callable[[], str | None], limit: str | None) -> Cal
     return lambda: reason() or ("the time limit" if time.monotonic() > deadline else None)
 
 
-# The first byte of each message from the started rank 0 to the script. The script sends its request, and then `_GO_ON`
-# for each generation that it has seen.
+# The first byte of each message from the started rank 0 to the script. The script sends its request. For a run, the
+# script then sends the genome to start from (empty without one), and `_GO_ON` for each generation that it has seen.
 _BEGIN, _UPDATE, _GENERATION, _LOGGED, _ERROR, _DONE = b"B", b"U", b"G", b"L", b"E", b"D"
 _GO_ON = b"+"
 _SCRIPT_ENDED = "the script has left its run, or has ended"

@@ -1,4 +1,4 @@
-"""evolve report: write one HTML page about runs that needs no other file. `evolve run --report` does the same.
+"""evolve report: write one HTML page about runs. The page needs no other file. `evolve run --report` does the same.
 
 Without `--quick`, the ranks evaluate champions of each run again, and rank 0 films the best champion of each
 experiment.
@@ -119,7 +119,7 @@ def write_after_runs(app: App, runs: Sequence[PlannedRun]) -> str:
         has_film = write_page(app, files, page)
     except Stopped as why:
         later = command_line("report", *(files if len(files) == 1 else [page.parent]), "-o", page)
-        raise Stopped(f"stopped by {why}: the runs are complete, but not the report; make it with: {later}") from None
+        raise Stopped(f"{why}: the runs are complete, but not the report; make it with: {later}") from None
     return sanitize(f"Report{' with film' if has_film else ''}: {page}", 4000)
 
 

@@ -387,7 +387,7 @@ def _explained(file: store.RunFile, command: str) -> Iterator[None]:
         moved = not file.path.exists()
         how = "name its new place after --resume" if moved else f"continue with --resume: {command}"
         cure = "" if file.replaces else f"; {how}"
-        raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{cure}") from None
+        raise type(why)(f"{why}: {resume.generations_on_disk(file)}{cure}") from None
     except EpisodeError as error:
         cures = resume.after_failure(file, error)
         raise RunError(error, *cures, f"\n{resume.generations_on_disk(file)}.") from None

@@ -55,7 +55,7 @@ class Coordinator:
         self._spec: RolloutSpec | None = None
         self._episode_seconds = 0.0  # the busy seconds of all ranks per episode of the last batch
         self._own_rollout: AnyRollout | None = None
-        self._seconds = np.zeros((2, transport.size))  # the results of `take_seconds` so far
+        self._seconds = np.zeros((2, transport.size))  # the next results of `take_seconds`, so far
         self.shared_version: Hashable = None
         """The version of the `worker.SharedState` of all workers, as last passed to `update`."""
         self.progress: Progress = lambda *_: None
@@ -175,7 +175,8 @@ class Coordinator:
                 case WorkerError(report):
                     raise RunError(report)
                 case StopRequest(signal):
-                    raise Stopped(self._stop_reason() or f"signal {signal} at a worker")
+                    reason = self._stop_reason() or f"signal {signal} at a worker"
+                    raise Stopped(f"stopped by {reason}")
             # A worker may still send results of an earlier job, which was stopped.
             if isinstance(message, JobMessage) and message.serial == job.serial:
                 job.take(message, worker, queue)
@@ -207,8 +208,8 @@ class Coordinator:
         rollout.clear()
         rollout.environment_seconds = 0.0
         begin = time.perf_counter()
-        # Exact tasks cannot fail, so all episodes are submitted at once. Other environments may fail and stop the run.
-        # Submit at most one episode per slot in advance.
+        # Exact tasks cannot fail, so submit all their episodes at once. Other environments may fail and stop the run,
+        # so submit at most one of their episodes per slot in advance.
         at_once = len(items) if rollout.whole_episodes else spec.slots
         submitted = 0
         done = 0
@@ -241,7 +242,7 @@ class Coordinator:
     def _check_stop(self) -> None:
         reason = self._stop_reason()
         if reason is not None:
-            raise Stopped(reason)
+            raise Stopped(f"stopped by {reason}")
         check_silence(self._transport)
 
 

@@ -378,4 +378,5 @@ def check_silence(transport: Transport) -> None:
     answering = {host for rank, host in enumerate(transport.hosts) if rank not in transport.gone}
     # If no other host answers, this host may be the one that is cut off.
     if not transport.tolerant or answering <= {transport.host}:
-        raise HostLost(f"the silence of {', '.join(sorted(transport.silent))}, for {silence_seconds():g} s ({SILENCE})")
+        silent = ", ".join(sorted(transport.silent))
+        raise HostLost(f"stopped by the silence of {silent}, for {silence_seconds():g} s ({SILENCE})")

@@ -100,7 +100,7 @@ SpotCheck = Callable[[StoredRun, Experiment], str | None]
 
 
 def experiment_table(path: Path) -> Table:
-    """Return the experiment of a run file as a table for resuming, without the settings of this machine.
+    """Return the experiment of a run file as a table for resuming. Of the section `compute`, only `check` stays.
 
     Raises InputError if the file is not a run file.
     """
@@ -188,7 +188,7 @@ def check_and_create_runs(
         elif overwrite and reading.exists(run.path) and not reading.is_empty(run.path):
             with closing(store.reopen(run.path)) as file:
                 _check_not_being_written(file)
-        else:  # there is no file, or it has no generation and may be replaced at once
+        else:  # no file, or an empty run file, which may be replaced at once; `check_free` refuses other files
             new.append(run)
     for run in runs if overwrite else new:
         validate_new_run(run.experiment)
@@ -352,7 +352,7 @@ def _check_episode(run: PlannedRun, file: RunFile, spot_check: SpotCheck) -> Non
     try:
         difference = spot_check(store.read(run.path), run.experiment)
     except Stopped as why:
-        then = f"stopped by {why}: {generations_on_disk(file)}; continue with "
+        then = f"{why}: {generations_on_disk(file)}; continue with "
         raise type(why)(then, Setting("resume", True), ".") from None
     if difference is not None:
         expected = "an environment in which the newest champion plays as the log says"

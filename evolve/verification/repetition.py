@@ -45,7 +45,7 @@ class _Repetition:
 
     Attributes:
         run: The file.
-        experiment: The experiment. Its episodes may fail: a failure here is a difference.
+        experiment: The experiment. Its episodes may fail here, and a failure is compared with the log.
         coordinator: Distributes the episodes.
         local_manifest: The manifest of this process.
     """
@@ -82,7 +82,7 @@ class _Repetition:
         return None
 
     def _verdict(self, found: FirstDifference | None, equal: str = "") -> Verdict:
-        """Return the verdict on a file. found: the difference from its repetition. equal: the sentence without one."""
+        """Return the verdict on a file. found: its difference from the repetition. equal: the summary if equal."""
         if found is None:
             return Verdict(True, equal)
         place = found.generation, found.candidate, found.episode
@@ -110,7 +110,7 @@ class RunRepetition(_Repetition):
     run: StoredRun
 
     def reevaluate(self, generations: Sequence[int] | None = None) -> Verdict:
-        """Play the episodes by which champions were selected again, and compare them with the log.
+        """Play again the episodes by which champions were selected, and compare them with the log.
 
         The final champion plays its held-out episodes again, and its validation episodes if there are any. The fitness
         of all candidates is computed again from the logged returns, unless it is a function that cannot be imported
@@ -318,7 +318,7 @@ class RunRepetition(_Repetition):
             key: (generation, candidate, episode).
             log: The log of the candidate on this machine.
             known_kind: The kind of difference if the genome is known to be wrong, otherwise None.
-            genome: The genome of the candidate (P = 1). By default the file may determine it, see `genome_of`.
+            genome: The genome of the candidate (P = 1). By default `playing.genome_of` reads or computes it if it can.
         """
         run, experiment, (generation, candidate, episode) = self.run, self.experiment, key
         stored = logs.log_of_record(run.records[generation], candidate).episode_log(episode)
@@ -412,7 +412,7 @@ def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Cal
 
     def each_step(step: int, _returned: float) -> None:
         if (why := stop_reason()) is not None:
-            raise Stopped(why)
+            raise Stopped(f"stopped by {why}")
         if step > stored.lengths[0]:
             raise _LongerError
 

@@ -77,3 +77,14 @@ def test_an_interrupt_ends_a_run_that_hangs(start, tmp_path, brake):
     assert "stopped by SIGINT: " in done.err
     assert "; continue with --resume: " in done.err
     assert "Traceback" not in done.err
+
+
+def test_an_interrupted_evaluation_says_so(start, call, tmp_path):
+    mark = tmp_path / "mark"
+    slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.01", "--set", "env.kwargs.mark=mark")
+    call("run", *slow, "-p", 2, "-r", 1, "-d", 2, "-g", 1, "--set", "held_out_episodes=0", "-o", "out").ok()
+    mark.unlink()
+    process = start("evaluate", store.path_of(tmp_path / "out", 0), "--episodes", 100_000)
+    wait_for(mark.exists, process.output)
+    done = interrupted(process)
+    assert (done.code, done.err) == (75, "evolve.evaluate: stopped by SIGINT\n")
