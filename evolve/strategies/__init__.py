@@ -43,7 +43,7 @@ _PROPOSALS = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
     "xnes": "cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga",
     "deepga": "ga", "randomsearch": "random", "neat": "prune", "nsgaii": "nsga2", "nsga3": "nsga2", "moea": "nsga2",
-    "mapelites": "map-elites", "cmaes-me": "map-elites", "cma-me": "map-elites", "qd": "map-elites",
+    "mapelites": "map-elites", "cmaesme": "map-elites", "cmame": "map-elites", "qd": "map-elites",
 }  # fmt: skip
 """By names of strategies in other tools: the strategy that an error proposes."""
 

@@ -105,6 +105,7 @@ def test_no_advice_for_a_name_without_a_meaning():
         (STRATEGIES, "SimpleGA", "ga"),
         (STRATEGIES, "PGPE", "pgpe"),
         (STRATEGIES, "SNES", "snes"),
+        (STRATEGIES, "CMA-ME", "map-elites"),
     ],
 )
 def test_kinds_of_other_tools_are_translated(registry, theirs, ours):
