@@ -114,9 +114,9 @@ class Sweep(Sequence[Run]):
         """Return columns with an entry for each run (`pandas.DataFrame(sweep.table())`).
 
         The first columns are the varied settings. A table or a list among their values becomes a text. The columns
-        `held_out_…` are about the champion's held-out episodes that did not fail. `held_out_low` and `held_out_high`
-        are the 95 % interval of the mean return, NaN for fewer than two episodes. `held_out_metric_NAME` is the mean of
-        a metric.
+        `held_out_…` describe the champion's held-out episodes. `held_out_failed` counts the failed episodes. The other
+        columns ignore failed episodes. `held_out_low` and `held_out_high` are the 95 % interval of the mean return, NaN
+        for fewer than two episodes. `held_out_metric_NAME` is the mean of a metric.
         """
         columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]
@@ -213,8 +213,8 @@ def train(
         overwrite: Whether to replace an existing run file, even one with other settings. The old file stays until the
             first new generation is complete.
         workers: The number of processes that play episodes. This process starts them with mpirun. "auto" starts one
-            for each core if that pays. By default this process plays all episodes; in a script under mpirun, all ranks
-            play.
+            for each core if that pays. By default this process plays all episodes; in a script under mpirun with
+            several ranks, all ranks except rank 0 play.
         progress: Whether to show the progress: as a display on a terminal and in Jupyter, otherwise as a line every few
             seconds.
         tensorboard: The directory of event files for TensorBoard, which grow with each generation. The files of this
@@ -241,7 +241,7 @@ def train(
             for generation in generations:
                 log(generation.number, generation.record)
                 answers = [callback(generation) for callback in functions]
-                # A comparison of arrays is NumPy's False.
+                # A comparison of NumPy's numbers gives np.False_, which is not False.
                 if any(isinstance(answer, bool | np.bool_) and not answer for answer in answers):
                     break
 

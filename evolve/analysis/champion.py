@@ -197,7 +197,7 @@ class Member:
     Attributes:
         fitness: Its mean fitness over all of its evaluations.
         measures: Its measures by name, such as "acting_connections". They are means over the same evaluations.
-        candidate: Its number in the population of that generation.
+        candidate: Its number in the population of the generation of the front.
         evaluations: The number of generations in which it was evaluated; None if the front is not the last one.
         genome: The genome (P = 1); None if the front is not the last one, because the file has only the last genomes.
     """

@@ -75,7 +75,7 @@ def to_json(policy: "Policy") -> dict[str, Any]:
         span = {} if block.span is None else {"span": list(block.span)}
         numbers = {"weights": _numbers(weights), "mask": mask[place].astype(int).tolist()}
         matrices.append({"name": block.title, **sizes, **span, **numbers})
-    # The file says how a network computes. A network of another package has only `is_static` to say so.
+    # The activation and the sums of another package's network are known only if the network is static.
     is_known = is_static or section["name"] in NETWORKS
     sums = "by source" if getattr(network, "sums_by_source", False) else "all rows"
     normalizer = None
@@ -349,8 +349,8 @@ def torch_program(policy: "Policy") -> bytes:
     """Return a policy as a saved program of `torch.export`.
 
     `torch.export.load(path).module()` takes the observation [N, O], flat. A recurrent network also takes the memory
-    [N, M]. The result is (action, outputs), to which a recurrent network adds its memory. It has no action if actions
-    cannot be decoded.
+    [N, M]. The result is (action, outputs), to which a recurrent network adds the next memory. If actions cannot be
+    decoded, the result has no action.
     """
     layers = layers_of(policy, "PyTorch")
     torch = import_extra("torch", "torch", "export", "PyTorch")

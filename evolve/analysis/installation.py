@@ -146,7 +146,7 @@ def examine(transport: Transport, check: Callable[[], object] = lambda: None) ->
 
 
 def _kernels() -> Finding:
-    """Return the state of the native kernels. They must compute the same bits as the array operations."""
+    """Return the state of the native kernels. They must compute the same bits as `portable`."""
     x = np.linspace(-9, 9, 1000, dtype=np.float32)
     try:
         if not native.available():

@@ -83,7 +83,7 @@ class RunsClock:
         self._current = 0
 
     def start(self, number: int) -> None:
-        """Begin a run, of a number from 0 on. The runs before it have ended."""
+        """Begin the run with this number, counted from 0. All earlier runs have ended."""
         self._current = number
 
     def remaining(self, share: float, eta: float) -> str:

@@ -392,14 +392,14 @@ class Run(_EvolvedFile):
     def population(self, generation: int) -> Genomes:
         """Return the genomes of all candidates of a generation from the run file: `weights` [P, W] and `mask` [P, W].
 
-        Raises InputError unless the run has this generation and stores all genomes (`output.genomes`), and if another
-        run has replaced the file.
+        Raises InputError if the run has no such generation or does not store all genomes (`output.genomes`), or if
+        another run has replaced the file.
         """
         self._check_champion()
         check_which(self._stored, GenomeChoice(generation))
         if not self._stored.has_population:
             cure = "Begin a new run with ", Setting("output.genomes", "all"), "."
-            raise InputError(str(self.path), "a run that stores all genomes", "one of the champions alone", *cure)
+            raise InputError(str(self.path), "a run that stores all genomes", "a run that stores only champions", *cure)
         genomes, record = population(self.path, generation), self._stored.records[generation]
         best = int(record.champion_candidate)
         if genomes.weights[best : best + 1].tobytes() != record.champion_weights.tobytes():

@@ -207,8 +207,8 @@ def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> st
 def number(value: float) -> str:
     """Return the text of a return or a fitness; "none" for NaN.
 
-    The text has two decimals, or three for a number below 1. A number below 0.01, or a huge one, has significant
-    digits.
+    The text has two decimals, or three for a number below 1. For a number below 0.01, the text has three significant
+    digits, and for a huge number four.
     """
     if math.isnan(value):
         return "none"

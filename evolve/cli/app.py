@@ -34,7 +34,7 @@ _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
 """The commands with the option `--workers`."""
 _CLOSE_SECONDS = 5.0  # for each environment
-_EXIT_SECONDS = 30.0  # that an exiting process waits for the threads of environments
+_EXIT_SECONDS = 30.0  # an exiting process waits at most this long for the threads of environments
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -239,12 +239,12 @@ def _open_streams() -> None:
 
 
 def _run_in_ranks(command: str, argv: list[str], work: WorkOf | None) -> int | None:
-    """Run a command in new ranks if `--workers` asks for them. Return the exit code; None if no rank was started.
+    """Run a command in new ranks if `--workers` asks for them. Return the exit code; None if this process must run it.
 
-    It prints errors, such as a wrong number of workers or a missing mpirun.
+    The function prints errors, such as a wrong number of workers or a missing mpirun.
 
-    work: Returns the amount of work, which decides about `--workers auto` and 1 worker. If it is None, no rank is
-    started for them, and only rank 0 checks the command line.
+    work: Returns the amount of work, for `--workers auto` and `--workers 1`. If `work` is None, these two options start
+        no rank here, and only rank 0 checks the command line.
     """
     parser = Parser("evolve", "", add_help=False)
     parser.add_workers()

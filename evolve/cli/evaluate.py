@@ -1,7 +1,7 @@
 """evolve evaluate: play held-out episodes with a run's champion, and print their returns.
 
-A larger evaluation begins with the episodes of a smaller one. The run file stores the returns of the final champion, if
-environment and network are unchanged. It does not store them if it has as large an evaluation, cannot be written, or
+A larger evaluation begins with the episodes of a smaller one. The run file stores the returns of the final champion in
+the unchanged environment with the unchanged network, unless the file has as large an evaluation, cannot be written, or
 is being written by another process.
 """
 
@@ -51,7 +51,7 @@ def _parser() -> Parser:
 
 
 def _store(file: store.RunFile, evaluated: store.HeldOut) -> None:
-    """Store an evaluation, unless the file has as many episodes. Raises RunError if they differ or the disk is full."""
+    """Store an evaluation that has new episodes. Raises RunError if old episodes differ, or the disk is full."""
     before, episodes = file.held_out, len(evaluated.returns)
     if before is not None:
         shared = min(len(before.returns), episodes)

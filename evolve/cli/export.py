@@ -69,7 +69,7 @@ def _body(app: App, argv: list[str]) -> int:
         formats = f"one of {', '.join(exports.FORMATS)} for a genome other than the final champion"
         why = "A champion file holds the held-out returns of the final champion." if chosen == "champion" else ""
         raise InputError("format", formats, chosen, why)
-    # Not by `Run.export`: under mpirun the other ranks serve this command, and not a script.
+    # `Run.export` would expect the same call on all ranks, but under mpirun the other ranks serve this command.
     file = runs.wrap_stored(run)
     if chosen == "tensorboard" and isinstance(run, store.StoredRun):
         tensorboard.write(run, output)

@@ -46,8 +46,8 @@ def run_until_complete(job: "Launch") -> int:
     """Start a run, and resume it until it ends by itself; return its exit code.
 
     The run is resumed if a rank has died or a host was lost. It is also stopped and resumed if a lost host is available
-    again. The launcher gives up after three attempts in a row without progress: no generation was completed, and no run
-    has ended.
+    again. `evolve launch` gives up after three attempts in a row without progress: no generation was completed, and no
+    run has ended.
     """
     before, futile, is_first = job.progress(), 0, True
     while True:
@@ -94,7 +94,7 @@ def _is_final(outcome: Outcome, is_first: bool, reclaims_host: bool) -> bool:
     # locked the run file.
     if outcome.code == InputError.exit_code:
         return is_first
-    # The launcher itself has stopped the ranks, to start them again with a lost host.
+    # `evolve launch` itself has stopped the ranks, to start them again with a lost host.
     return not (reclaims_host and outcome.code == Stopped.exit_code)
 
 
@@ -150,7 +150,7 @@ class Launch:
             options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1
         )
         self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, number_of_cores() + 1)]
-        is_alone = all(host.is_here for host in self._all_hosts)  # then no ssh is called, so none is checked
+        is_alone = all(host.is_here for host in self._all_hosts)  # then ssh is not called, so --ssh is not checked
         if self._allocated:
             self._ssh = []
         elif is_alone:
@@ -177,7 +177,7 @@ class Launch:
         return self._supervisor.stopping or self._is_late()
 
     def _is_late(self) -> bool:
-        # Each attempt begins to count anew, so the launcher limits the time of all attempts together.
+        # The ranks of each attempt count the time anew, so this process limits the time of all attempts together.
         return time.monotonic() > self._deadline
 
     def _wait_for_old_ranks(self) -> None:

@@ -322,7 +322,7 @@ class AvailableHosts:
             for host, complaint in self._check.complaints().items():
                 self._answers[host] = 0 if complaint else self._answers[host] + 1
             self._check = None
-        # Stopping a run costs time, so a host must answer steadily, and the run must have made progress.
+        # Stopping a run costs time, so a host must answer steadily, and the ranks must have run for a while.
         back = [host.name for host, answers in self._answers.items() if answers >= _ANSWERS_NEEDED]
         if back and now - self._chosen_at > _LEAST_RUN:
             self._say(f"{', '.join(back)} answers again: the run is stopped, and resumed with it")

@@ -22,7 +22,7 @@ from evolve.rollouts.results import PopulationResults, ResultsCollector
 from evolve.shapes import Int64
 
 Progress = Callable[[Purpose, int, int, int], None]
-"""Called with the purpose of a batch, the number of its finished and of all its episodes, and of idle workers."""
+"""Called with the purpose of a batch, and the numbers of finished episodes, of all episodes, and of idle workers."""
 
 _MAX_DESCRIBED = 3  # failed episodes of an evaluation that are described
 _LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a question is abandoned
@@ -114,7 +114,7 @@ class Evaluation:
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss, idle: int) -> None:
-        """Count episodes [n] as failed: they hang or kill workers, the last one by `loss`. idle: idle workers."""
+        """Count episodes [n] that hang or kill workers as failed. loss: The last such worker. idle: Idle workers."""
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
             limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"

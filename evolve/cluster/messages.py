@@ -1,7 +1,7 @@
 """The messages between ranks, and their encoding as bytes without pickle.
 
 A message is a record (a frozen dataclass), and travels as one buffer, its frame. The fields of a record are arrays,
-numbers, texts, or other records. A leaf is a field that is no record: of the message, or of a record in it.
+numbers, texts, or other records. A leaf is a field of the message, or of a record in the message, that is no record.
 
 A frame begins with int64 words: the kind of the message, the number of words, and then for each leaf its type code,
 its number of dimensions, and its shape. The bytes of the leaves follow, each leaf aligned to eight bytes. Both ends
@@ -113,7 +113,7 @@ class StopRequest:
 
 @dataclass(frozen=True)
 class Kill:
-    """To a worker: kill the process `pid` on its host, a rank that hangs."""
+    """To a worker: kill a rank that hangs on the worker's host. The rank is the process `pid`."""
 
     pid: int
 
@@ -218,7 +218,7 @@ def _leaves(kind: Any, record: Any) -> Iterator[Any]:
 
 @cache
 def _records(kind: Any) -> dict[str, Any]:
-    """Return the kind of the record in each field of a record, by the name of the field; None for a leaf."""
+    """Return the fields of a kind of record, by name: the kind of the record in the field, or None for a leaf."""
     # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
     parts = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(kind).items()}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}

@@ -28,12 +28,13 @@ Buffer = NDArray[np.uint8]
 
 _TAG = 1
 _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
-# If more messages than these are unsent, `send` asks MPI which have left. The question may yield a shared core.
+# If more messages than this are unsent, `send` asks MPI which have left. Asking is rare, because MPI may then give a
+# shared core to another rank.
 _MOST_UNSENT = 256
 SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
-"""Bounds of the seconds that a waiting rank sleeps between two probes."""
-# The shortest sleep is this time for each other rank, and at most `SHORTEST_SLEEP`. With few ranks, rank 0 often waits
-# for one worker, and a long sleep would delay its answer.
+"""Bounds of the seconds that a waiting rank of a large job sleeps between two probes."""
+# The lower bound is this time for each other rank, and at most `SHORTEST_SLEEP`. With few ranks, rank 0 often waits
+# for one worker, and a long sleep would delay rank 0's answer.
 _SHORTEST_PER_RANK = 1.5e-4  # seconds
 SHARE_ASLEEP = 0.03
 """After t seconds without a message, a rank sleeps for this share of t. So a message is late by at most this share."""
@@ -153,8 +154,8 @@ class Transport:
     def find_lost(self) -> None:
         """Add lost ranks to `gone`, if some time has passed since the last call.
 
-        They are the ranks on silent hosts and, if MPI survives the death of ranks, the ranks that died. Workers on
-        other hosts only notice the loss of rank 0.
+        They are the ranks on silent hosts and, if MPI survives the death of ranks, the ranks that died. Of the silent
+        hosts, a worker notices only the host of rank 0.
         """
         now = time.monotonic()
         if self.size == 1 or now - self._asked_at < _ASK_EVERY:

@@ -88,7 +88,7 @@ def loaded_versions(experiment: str) -> dict[str, str]:
     used = {name for module in modules for name in packages_used_by(module)}
     packages = (*_PLAYING, *(module.partition(".")[0] for module in modules), *used)
     versions = {name: _contents(sys.modules[name]).get("__version__") for name in packages if name in sys.modules}
-    # Other objects than texts may contain an address, which differs between processes.
+    # A version that is no text may be printed with its address in memory, which differs between processes.
     found = {name: version if isinstance(version, str) else "" for name, version in versions.items()}
     for module in modules:
         found |= _module_fingerprints(module)
@@ -180,7 +180,7 @@ def error_report(transport: Transport) -> str:
 class SharedState(Protocol):
     """A state, such as a strategy's, of which the coordinator and every worker have a copy. It can generate genomes.
 
-    The coordinator sends updates and questions. Only the copies understand their bytes.
+    The coordinator sends updates and questions as bytes, which only the copies of the state interpret.
     """
 
     def update(self, content: Buffer) -> None:
@@ -213,7 +213,7 @@ class Worker:
         self._sent_at = self._reported_at = 0.0  # the times of the last message, and of the last results or setup
         self._longest_silence = math.inf  # seconds after which a heartbeat is due
         self.expects_message = True
-        """Whether rank 0 is to send a message: after a start and after results, the next chunk."""
+        """Whether a message of rank 0 is due: the first message, or after results the next chunk."""
 
     @property
     def idle(self) -> bool:

@@ -207,7 +207,7 @@ def points(table: Table) -> list[tuple[str, Table]]:
 
 
 def lacks_name(section: str, value: object) -> bool:
-    """Return whether a value of a sweep over a section is a table that does not name the section."""
+    """Return whether a value of a sweep over a section is a table without the section's key in `NAMED_SECTIONS`."""
     return isinstance(value, Mapping) and section in NAMED_SECTIONS and NAMED_SECTIONS[section] not in value
 
 
@@ -263,7 +263,7 @@ def _remove_from_sweep(table: Table, key: str) -> None:
 
 
 def _remove(grid: Table, key: str) -> None:
-    """Remove a dotted key from a sweep. There it is one key, "strategy.name", or a key in nested tables."""
+    """Remove a dotted key from a sweep, which has the key as one text, "strategy.name", or in nested tables."""
     grid.pop(key, None)
     section, _, rest = key.partition(".")
     if isinstance(grid.get(section), dict):
@@ -283,14 +283,14 @@ def _determine(name: str, values: Sequence[Any], key: str) -> bool:
 
 
 def _keeps(section: str, value: object, part: str) -> bool:
-    """Return whether a value of a sweep over a section leaves a part of the section as it is."""
+    """Return whether a value of a sweep over a section keeps the section's setting `part`."""
     if isinstance(value, str):  # a name alone
         return part != NAMED_SECTIONS.get(section, part)
     return isinstance(value, Mapping) and lacks_name(section, value) and part not in value
 
 
 def swept_key(key: str, values: Sequence[Any]) -> str:
-    """Return the key that these values of `key` set. If the values of a section are names, it is the section's name."""
+    """Return the key that these values of `key` set. Texts for a section set, for example, "strategy.name"."""
     is_named = key in NAMED_SECTIONS and all(isinstance(value, str) for value in values)
     return f"{key}.{NAMED_SECTIONS[key]}" if is_named else key
 

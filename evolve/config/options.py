@@ -52,7 +52,7 @@ def _duration(value: Any, info: pydantic.ValidationInfo) -> str:
     text = f"{value:.15g}s" if isinstance(value, int | float) and not isinstance(value, bool) else value
     if not isinstance(text, str):
         raise ValueError(_A_DURATION)
-    if not (info.context or {}).get("lenient"):  # a file of an earlier version may have a number without a unit
+    if not (info.context or {}).get("lenient"):  # a file of an earlier version may have "1h30"
         seconds(text)
     return text
 
@@ -276,7 +276,7 @@ def fold(name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool = False) -> str:
-    """Return "Did you mean …?" for an unknown name. If no known name is similar, list at most 20 known names.
+    """Return "Did you mean …?" for an unknown name. If no name is similar, list all names if there are at most 20.
 
     Args:
         name: The unknown name.

@@ -15,7 +15,7 @@ _OPEN: list[Device] = []  # the device of this process, once it is open
 # The number of columns of a weight matrix that one thread sums if there are many tiles, as in kernels/sums.h.
 _COLUMNS_PER_THREAD = 4
 COPYING_PARTS = 4
-"""The parts of a block that copies: WIDTH × 4 threads copy the numbers of one slot or episode."""
+"""The parts of a copying kernel: the WIDTH × 4 threads of a block copy the numbers of one slot or episode."""
 STAGING = 2**18
 """The initial number of bytes of staging memory, which holds data on its way to or from the device."""
 _ALIGNMENT = 256  # bytes
@@ -86,7 +86,7 @@ class DeviceColumns:
         self._launch("clear", len(slots), *self._arrays.uploads(_as_int64(slots)))
 
     def take(self, slots: Slots, count: int | None = None) -> NDArray[Any]:
-        """Return [k, count]: the first `count` numbers of slots [k], by default all n. First wait for the queue."""
+        """Return [k, count]: the first `count` numbers of slots [k], by default all n. The call waits for the queue."""
         count = self.rows if count is None else count
         values = np.empty((len(slots), count), self._dtype)
         for copied in self._copies(len(slots), count):
@@ -110,7 +110,7 @@ class DeviceColumns:
         return values + slot_numbers
 
     def _copies(self, k: int, count: int) -> list[slice]:
-        """Return slices of k slots, each small enough for one copy of `count` numbers per slot, or of one slot."""
+        """Return slices of k slots. A slice fits into one copy of `count` numbers per slot, or has only one slot."""
         if not count:
             return []
         at_once = max(1, LARGEST_COPY // (count * self._dtype.itemsize))

@@ -3,10 +3,10 @@
 The *fold* of a row of k 32-bit words w is Σ c_i w_i mod 2**64, with fixed odd c_i (multilinear hashing; Lemire and
 Kaser, 2014). Sums of integers do not depend on their order. Rows that differ in one word have different folds.
 
-An episode has a fingerprint h. Each step has one row, and updates h by the fold of this row: h ← mix((h ⊕ fold) · M).
-M is `MULTIPLIER`, and mix(h) = h ⊕ (h >> 32). Each update is a bijection of h, so equal rows after a difference cannot
-undo the difference. The step hashes of an episode are the top bytes of h after each step. They show the first step in
-which two episodes differ.
+An episode has two fingerprints h, of its observations and of its actions. Each step updates h by the fold of one row:
+h ← mix((h ⊕ fold) · M). M is `MULTIPLIER`, and mix(h) = h ⊕ (h >> 32). Each update is a bijection of h, so equal rows
+after a difference cannot undo the difference. The step hashes of an episode are the top bytes of both h after each
+step. They show the first step in which two episodes differ.
 """
 
 import ctypes
@@ -21,15 +21,15 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Int32, Slots, UInt8, UInt64
 
 MAX_HASHED_STEPS = 4096
-"""The largest number of steps of an episode with a step hash; its fingerprint covers all steps."""
+"""The largest number of step hashes of an episode. Its fingerprints cover all steps."""
 MULTIPLIER = 0x9E3779B97F4A7C15
 QUIET_NAN = 0x7FC00000
 """The word that replaces every NaN, because CPUs differ in the sign of a NaN."""
 _ABSENT = np.uint32(0xFFFFFFFF)  # the word of an absent value; as a float32 it is a NaN that no network computes
 _BLOCK = 2**18  # numbers that are folded at a time, to limit memory
 _FIRST_CAPACITY = 256  # steps
-# The number of rows from which on the kernel is used. Without CPU instructions for SHA-256, it hashes 8 rows in the
-# time of one.
+# From this number of rows on, the kernel is used. On a CPU without instructions for SHA-256, the kernel hashes 8 rows
+# in the time of one.
 _FEWEST_ROWS = 8
 
 

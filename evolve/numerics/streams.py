@@ -124,7 +124,7 @@ class Stream:
 
 
 class Streams:
-    """The streams of n keys, read side by side: row c equals `Stream(seed, purpose, generation, c)` to the bit.
+    """The streams of n keys, read side by side. Row i equals `Stream(seed, purpose, generation, candidates[i])`.
 
     Args:
         seed: The seed of the experiment; or [n], one for each stream.

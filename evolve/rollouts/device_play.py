@@ -76,8 +76,8 @@ class RolloutInHalves:
         results = one.finish() if one.begun else None
         # Episodes may have been submitted while both halves were in the middle of a tick. Spread them evenly.
         if len(self._queue) or not one.running:
-            missing = len(self._queue) + other.running - one.running
-            one.fill(most=max(1, -(-missing // 2)))
+            share = -(-(len(self._queue) + other.running - one.running) // 2)  # then both halves play equally many
+            one.fill(most=max(1, share))
         if one.running:
             one.begin()
         return results
@@ -238,8 +238,8 @@ class DevicePlay:
         """Copy the episodes of a feed to the device. The caller must check `ready`."""
         self._fed = fed = feed.contiguous()
         self._tiles = min(self._step.arrays.tiles, -(-self._size // WIDTH))
-        # A small feed has blocks of fewer tiles, to occupy all multiprocessors. All blocks are full. So there may be a
-        # few more tiles than the feed has, but not more than were allocated.
+        # A small feed has blocks of fewer tiles, to occupy all multiprocessors. Every block has `_together` tiles, so a
+        # launch may have a few more tiles than the feed needs, but not more than were allocated.
         most = tiles_together(self.task, WIDTH * self._tiles)
         allocated = self._step.arrays.tiles
         self._together = max(n for n in range(1, most + 1) if self._tiles + -self._tiles % n <= allocated)
@@ -334,6 +334,7 @@ class _FeedMemory:
         self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, normalized: int, parameters: int
     ) -> None:
         self.arrays = arrays
+        # The initial values of one genome show the columns that need memory, and their sizes.
         weights, mask = np.zeros((1, num_weights), np.float32), np.ones((1, num_weights), np.bool_)
         initial = batch.initial(weights, mask, np.zeros(1, np.int64))
         self._values = [None if values is None else self._allocate(values.shape[1], 4) for values in initial]

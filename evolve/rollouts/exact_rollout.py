@@ -126,7 +126,7 @@ class ExactRollout(_WholeEpisodes):
             episodes = self._queue.take(min(most, self.play.feed_size, room))
         if episodes is None:
             return
-        # Slots with factors share one centre, so genomes of another generation wait until no episode runs.
+        # Slots with factors (`FactoredGenomes`) share one centre. Genomes of another centre wait until no episode runs.
         if self.play.running and not self.play.batch.fits(episodes.genomes):
             self._held = episodes
         else:
@@ -171,7 +171,7 @@ class ExactRollout(_WholeEpisodes):
     @property
     def can_give(self) -> bool:
         """Whether running episodes can go on in another rollout, and whether that saves time."""
-        # A kernel steps a few rigid-body worlds in less time than many, but always whole tiles of other tasks.
+        # A kernel steps a few rigid-body worlds in less time than many. In other tasks, it always steps whole tiles.
         return self.play.task.has_world and self.play.batch.can_give
 
     def give(self, other: "ExactRollout") -> None:
@@ -328,7 +328,7 @@ class ThreadedRollout(_WholeEpisodes):
             self._shared.to_play.put(part)
 
     def _receive(self, wait: bool, seconds: float | None = _TICK_SECONDS) -> EpisodeResults | None:
-        """Return results of a part; None if the part has no episodes left. Raises Empty, or the error of a thread."""
+        """Return results of a part; None if a thread has stopped playing it. Raises Empty, or the error of a thread."""
         part, results, error = self._shared.played.get(wait, seconds)
         if results is None:
             self._playing.discard(part)
@@ -343,7 +343,7 @@ class ThreadsState:
 
     Attributes:
         to_play: Parts for idle threads. None ends a thread.
-        played: Triples (part, results, error). A part without results has no episodes left, or has failed.
+        played: Triples (part, results, error). If the results are None, the thread has stopped playing the part.
         pausing: Set while no thread may begin a call of a kernel.
         fair_share: The pending episodes per thread after the last `submit`.
         episode_seconds: The mean duration of the last episodes.

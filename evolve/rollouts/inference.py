@@ -55,7 +55,7 @@ class Moments:
         return cls(count, np.stack([mean, 1 / (factor * factor) + mean * mean]) * count, normalizer)
 
     def merged(self, lengths: Int32, moments: Float64) -> "Moments":
-        """Return the sum of these moments and the moments of a generation, without the NaN of failed episodes.
+        """Return the sum of these moments and the moments of a generation. NaN and infinite moments count as 0.
 
         lengths: [P, E]. moments: [P, E, 2, O], sums and sums of squares.
         """
@@ -140,7 +140,7 @@ class ObservationNormalizer:
         moments = self._moments[:n]
         wide = x.astype(np.float64)
         moments[:, 0] += wide
-        moments[:, 1] += wide * wide  # exact: the square of a number of 24 bits has at most 48
+        moments[:, 1] += wide * wide  # the squares are exact: 24 bits squared have at most 48
         with np.errstate(over="ignore"):
             normalized = (x - normalizers[:, 0]) * normalizers[:, 1]
         return np.minimum(np.maximum(normalized, -CLIP), CLIP, out=self.normalized[:n])

@@ -19,7 +19,7 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 BITS_OF_EPISODES = 32
-"""A feed has one key for each episode: genome · 2³² + episode."""
+"""The bits of the episode number in a key. A feed has a key for each episode: genome · 2³² + episode."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class NativePlay:
 
     Args:
         task: The task.
-        slots: The number of slots: those of a tile, or of several tiles if the task needs them.
+        slots: The number of slots: one tile of slots, or several tiles if the task needs them.
         batch: The networks of the slots, with native kernels.
         feed_size: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
@@ -212,7 +212,7 @@ class NativePlay:
         self._fed = fed = feed.contiguous()
         for column, values in zip(self._columns, fed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
-            # Factors take fewer rows than the weights that they replace.
+            # Factors (`FactoredGenomes`) may take fewer rows than the weights that they replace.
             column.rows = column.rows if values is None else values.shape[1]
         self._set(
             next=0,

@@ -23,7 +23,7 @@ def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> 
     They are NaN in an episode without steps, or with a return of NaN.
 
     Args:
-        quantities: Arrays […, …] of the quantities that `EpisodeResults` declares, by name.
+        quantities: The quantities that `EpisodeResults` declares, by name. Their first axes are […], the episodes.
         names: The names of the metrics.
     """
     lengths, sums = quantities["lengths"], quantities["moments"][..., 0, :]
@@ -101,7 +101,7 @@ class StepHashes:
         self._begin = np.zeros(shape, np.int64)
 
     def add(self, results: EpisodeResults, at: Int64) -> None:
-        """Add the step hashes of N episodes. at: [N], the number of each episode in P × E."""
+        """Add the step hashes of N episodes. at: [N], the index of each episode in the flattened table [P, E]."""
         rows = np.minimum(results.lengths, MAX_HASHED_STEPS) * results.hashed
         self._part.reshape(-1)[at] = np.where(results.hashed, len(self._parts), _NO_PART)
         self._begin.reshape(-1)[at] = np.cumsum(rows, dtype=np.int64) - rows

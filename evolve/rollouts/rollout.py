@@ -99,7 +99,7 @@ class FailureDetector:
 
     def _check_time(self, live: Slots) -> None:
         """Report episodes of live slots [k] over the time limit, and compute the deadline of the others."""
-        earliest = self.clock - self._max_episode_seconds  # at which an episode may have begun
+        earliest = self.clock - self._max_episode_seconds  # an episode that began before it is over the limit
         for slot in live[self._begun_at[live] < earliest].tolist():
             message = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
             self._engine.faults.setdefault(slot, message)
@@ -330,7 +330,7 @@ class Rollout:
     def fill(self, most: int = sys.maxsize) -> None:
         """Begin at most `most` queued episodes if enough slots are free, or if no episode runs.
 
-        Otherwise close the gaps between live slots if they are at least half of the slots up to the last live one.
+        Otherwise close the gaps between live slots if at least half of the slots up to the last live slot are free.
         """
         # Some engines reset many environments in one call, so episodes wait until `engine.refill` slots are free.
         free = len(self._free) - len(self._live)

@@ -216,7 +216,7 @@ _HELD: set[int] = set()
 
 
 def _close_in_fork() -> None:
-    """Close the locks of the parent in a forked process: it may outlive the parent."""
+    """Close the locks of the parent in a forked process, which may outlive the parent."""
     while _HELD:
         os.close(_HELD.pop())
 

@@ -205,7 +205,7 @@ class Reader:
         return item[()] if item.shape else np.asarray(item[()])
 
     def _dataset(self, path: str) -> h5py.Dataset:
-        """Return a dataset of numbers. Raises ValueError if evolve would not have stored it in this way."""
+        """Return a dataset of numbers or bytes. Raises an error if evolve would not have stored it in this way."""
         item = self._item(path, h5py.Dataset)
         dtype = item.dtype
         if item.shape is None or dtype.kind not in "biufS" or dtype.subdtype:

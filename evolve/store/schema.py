@@ -96,7 +96,7 @@ def path_of(directory: Path, seed: int) -> Path:
 
 
 # fmt: off
-# A column has two lines: path, shape and type, then meaning and unit.
+# The first line of a column has path, shape and type. Meaning and unit follow.
 @dataclass(frozen=True)
 class Record:
     """One generation. In the file, the first axis of its columns is G, the generations, except for the step hashes.

@@ -306,10 +306,10 @@ def reopen(path: Path) -> RunFile:
 def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
     """Return the shape of the chunks of an array [G, …].
 
-    A chunk has several generations, about `size` bytes, or one larger generation. A generation of more than
-    `_LONGEST_PART` bytes is divided into parts, one chunk each. A part is less than twice as long as the larger of
-    `size` and `_LONGEST_PART`. Parts are few, because HDF5 takes about 15 µs to add a chunk. They are equally long,
-    because HDF5 stores the last chunk in full, too.
+    A chunk has several generations, about `size` bytes, or one larger generation. A generation of more than L bytes is
+    divided into parts, one chunk each. L is the larger of `size` and `_LONGEST_PART`. A part has less than 2 L bytes.
+    Parts are few, because HDF5 takes about 15 µs to add a chunk. They are equally long, because HDF5 stores the last
+    chunk in full, too.
     """
     row = max(1, math.prod(shape[1:]) * itemsize)
     if row <= size:

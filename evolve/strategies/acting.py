@@ -105,12 +105,12 @@ class Paths:
 
         The flow of a coefficient of a learning rule is the sum over the connections that learn by this rule.
         """
-        sizes = {b: np.abs(weights[b.start : b.stop]).reshape(b.rows, b.columns) for b in self.layout.blocks}
+        absolute = {b: np.abs(weights[b.start : b.stop]).reshape(b.rows, b.columns) for b in self.layout.blocks}
         strengths = []
         for matrix in self.matrices:
             strength = np.zeros(matrix[0].shape)
             for block in matrix:
-                strength = strength + sizes[block]
+                strength = strength + absolute[block]
             strengths.append(strength)
         fed, used = self._flows(strengths, forwards=True), self._flows(strengths, forwards=False)
         found = []
@@ -124,7 +124,7 @@ class Paths:
                     paths_of_block = ordered_sum(paths_of_block.T)[None]
                 if block.columns < columns:
                     paths_of_block = ordered_sum(paths_of_block)[:, None]
-                found.append((sizes[block] * paths_of_block).ravel())
+                found.append((absolute[block] * paths_of_block).ravel())
         return np.concatenate(found)
 
     @cached_property

@@ -13,7 +13,7 @@ The weights w_i of the worse half are negative. At first C is 1. mu = floor(P/2)
 last.
 
     candidate    m + σ L z, C = L Lᵀ, z ~ N(0, I) from keyed streams
-    w'_i         ln((P + 1)/2) - ln i, i = 1 … P; mu_eff = (Σ w'_i)²/Σ w'_i² over i ≤ mu, and mu_neg that over i > mu
+    w'_i         ln((P + 1)/2) - ln i, i = 1 … P; mu_eff = (Σ w'_i)²/Σ w'_i² over i ≤ mu; mu_neg: the same over i > mu
     w_i          w'_i/Σ_j max(0, w'_j) if w'_i ≥ 0, else w'_i a/Σ_j max(0, -w'_j),
                  a = min(1 + c_1/c_mu, 1 + 2mu_neg/(mu_eff + 2), (1 - c_1 - c_mu)/(n c_mu))
     y_i          (x_i - m)/σ; y = Σ_i w_i y_i over i ≤ mu
@@ -124,7 +124,7 @@ class SearchedConnections:
         return genome.weights[0, self.places].astype(np.float64)
 
     def within(self, columns: slice) -> tuple[Int64, slice]:
-        """Return the places [k] of the connections in a slice of columns, and the slice of range(n) that has them."""
+        """Return the places [k] of connections, as offsets in a slice of columns, and their slice of range(n)."""
         first, last = np.searchsorted(self.places, [columns.start, columns.stop])
         return self.places[first:last] - columns.start, slice(int(first), int(last))
 
@@ -248,8 +248,7 @@ class Cma(EvolutionStrategy[CmaState]):
 
     @cached_property
     def _rates(self) -> _CmaRates:
-        # Computed by the first `tell`, because for a population that is too large to be played it may not fit in
-        # memory.
+        # The first `tell` computes the constants. In a population too large to be played they may not fit in memory.
         return _CmaRates(self._n, self._P)
 
     def _genomes(self, x: Float64) -> Genomes:

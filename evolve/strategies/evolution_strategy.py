@@ -3,7 +3,7 @@
 The parts are the base class `EvolutionStrategy`, fitness shaping and optimizers. The state of such a strategy is a
 dataclass of arrays.
 
-An optimizer turns an estimated gradient of the fitness into a step that raises the fitness. The object has only
+An optimizer turns an estimated gradient of the fitness into a step that raises the fitness. An optimizer has only
 settings; the state of the strategy holds the memory of earlier steps.
 """
 
@@ -91,7 +91,7 @@ def centred_ranks(fitness: Float64) -> Float64:
 
 
 def log_ranks(fitness: Float64) -> Float64:
-    """Return [N]: max(0, ln(N/2 + 1) - ln k) for the k-th best fitness [N], divided by its sum, less 1/N.
+    """Return [N]: s_k/Σ_j s_j - 1/N for the k-th best fitness [N], with s_k = max(0, ln(N/2 + 1) - ln k).
 
     All candidates in the worse half get the same value. The sum is 0. Candidates of equal fitness get the mean of their
     values. NaN is worst. N is at least 2. The formula is from Wierstra et al., "Natural Evolution Strategies" (2014),
@@ -171,10 +171,10 @@ def parts(size: int) -> Iterator[slice]:
 def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix, ...]:
     """Return the matrices of a layout, end to end as in the genome, with perturbations of rank r = `rank`.
 
-    A matrix [m, n] has low rank if this needs fewer random numbers: r(m + n) < m n. Other matrices, and biases, have
-    rank 0: one random number for each weight. The random numbers of a stream have the order of the genome.
+    A matrix [m, n] gets rank r if rank r needs fewer random numbers: r(m + n) < m n. Other matrices, and biases, get
+    rank 0, which means full rank: one random number for each weight. A stream has the numbers in genome order.
     """
-    sizes = {block.layer + 1: block.columns for block in layout.blocks}
+    sizes = {block.layer + 1: block.columns for block in layout.blocks}  # nodes, by `Block.source`
     sizes[0] = getattr(layout, "observation_size", 0)
     found: list[PerturbedMatrix] = []
 

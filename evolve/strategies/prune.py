@@ -7,15 +7,15 @@ of children:
 
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange one matrix or, half the time, all matrices that lead to one layer
-    trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left. H̄ is the parent's
-               mean trace over the episodes of its last evaluation. Swaps exchange traces, too. If the network leaves
-               no traces, there is no such pruning
+    trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) over the c remaining connections of each matrix. H̄ is the
+               parent's mean trace over the episodes of its last evaluation. Swaps exchange traces, too. If the network
+               leaves no traces, there is no such pruning
     uniform    in a share `uniform_pruning_chance` of the children, each connection is pruned with probability
-               `uniform_pruning`. With "adaptive" it is the rate of the binary-mask perceptron of 2020, the relative
-               standard deviation of the numbers of connections C in the pool: sqrt(mean((C - C̄)²))/C̄, limited to
-               [0.001, 0.0125]
+               `uniform_pruning`. With "adaptive" this probability is, as for the binary-mask perceptron of 2020, the
+               relative standard deviation of the numbers of connections C in the pool: sqrt(mean((C - C̄)²))/C̄,
+               limited to [0.001, 0.0125]
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
-    noise      every connection left moves by `weight_noise` · N(0, 1)
+    noise      then the weight of every connection, also of a returned one, moves by `weight_noise` · N(0, 1)
 
 See `elitist` for scores and prior evaluations. For the K best of the last generation, only the fitness of that
 generation counts. Survivors are evaluated again in every generation, so a lucky score does not last. With one survivor,

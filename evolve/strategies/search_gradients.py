@@ -243,6 +243,6 @@ class Snes(_Pairs[GaussianState]):
 
 
 def _bounded(sigma: Float64, centre: Float64) -> Float64:
-    """Return standard deviations [W] that are not below the resolution of float32 at the centre [W]."""
+    """Return `sigma` [W], limited by `_MAX_SIGMA` and, from below, by the resolution of float32 at the centre [W]."""
     resolution = np.spacing(np.abs(centre).astype(np.float32))
     return np.maximum(np.minimum(sigma, _MAX_SIGMA), resolution)

@@ -203,7 +203,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def told_measures(self, genomes: GenomeSource, results: Results) -> Float64:
-        """Return [P, D]: the measures in results, or else of the genomes. Raises InputError unless they are D."""
+        """Return [P, D]: `results.measures`, or the measures of the genomes. Raises InputError unless there are D."""
         measures = self.measures(genomes, {}) if results.measures is None else results.measures
         D = len(self.measured)
         if measures.shape[1] != D:
@@ -278,7 +278,7 @@ class NewestValue(Generic[State, Value]):
         self._lock = threading.Lock()
 
     def __call__(self, state: State, generation: int = 0) -> Value:
-        """Return the value of the function. generation: of `ask`; omit it if the value depends only on the state."""
+        """Return the value of the function. Omit the generation if the value depends only on the state."""
         with self._lock:
             if self._newest is None or self._newest[0] is not state or self._newest[1] != generation:
                 self._newest = state, generation, self._function(state, generation)
@@ -291,7 +291,7 @@ def requested_candidates(population: int, candidates: Int64 | None) -> Int64:
 
 
 def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "mean", "none"]:
-    """Return `strategy.traces`, or "none" if the network has no traces. num_traces: T, the traces of an episode."""
+    """Return `strategy.traces`, or "none" if the network has no traces. num_traces: T, the number of traces."""
     return strategy.traces if num_traces else "none"
 
 
@@ -414,10 +414,10 @@ class NamedNumbers:
     def from_arrays(cls, arrays: Arrays, name: str) -> Self:
         """Return the numbers from an array of a checkpoint. Raises ValueError for a missing or damaged array."""
         numbers = stored_array(arrays, name, f"{len(fields(cls))}", cls.dtype).tolist()
-        for i, number in enumerate(fields(cls)):
-            if number.type in (int, "int"):  # a text if the module of the subclass postpones annotations
-                if numbers[i] % 1 != 0:  # also true for NaN and infinity, whose remainder is NaN
-                    raise ValueError(f"{name}: expected a whole number of {number.name}, got {numbers[i]}")
+        for i, part in enumerate(fields(cls)):
+            if part.type in (int, "int"):  # a text if the module of the subclass postpones annotations
+                if numbers[i] % 1 != 0:  # also true for NaN and infinity, because their remainder is NaN
+                    raise ValueError(f"{name}: expected a whole number of {part.name}, got {numbers[i]}")
                 numbers[i] = int(numbers[i])
         return cls(*numbers)
 
@@ -426,8 +426,8 @@ def stored(kind: str | type, dtype: DTypeLike = np.float64) -> Any:
     """Return a field of a state, for `arrays_of` and `state_of`.
 
     Args:
-        kind: The shape of an array, written as in `check_shape`. Or a class: `Genomes`, `NamedNumbers` of some kind, or
-            another state.
+        kind: The shape of an array, written as in `check_shape`. Or a class: `Genomes`, a subclass of `NamedNumbers`,
+            or the class of another state.
         dtype: The type of the numbers in an array.
     """
     return field(metadata={"kind": kind, "dtype": dtype})
@@ -461,7 +461,7 @@ def state_of(kind: type[Value], arrays: Arrays, prefix: str, sizes: dict[str, in
         kind: The class of the state.
         arrays: A checkpoint.
         prefix: The beginning of all names.
-        sizes: The lengths of letters in the shapes. The first array with another letter adds the length of this letter.
+        sizes: The known lengths, by the letters in the shapes. The first array with a new letter adds an entry.
 
     Raises:
         ValueError: An array is missing or has another shape.

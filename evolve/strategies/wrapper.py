@@ -1,7 +1,7 @@
 """Strategies around another strategy: `Multistart` makes several starts, `Restarting` restarts a stalled search.
 
-Both compare searches by a score: the mean fitness over the last k generations of a search. k is a quarter of
-`start_generations` or of `restart_after`, rounded up.
+Both judge a search by a score: the mean fitness over its last k generations. k is a quarter of `start_generations` or
+of `restart_after`, rounded up. If a strategy has survivors, `Multistart` counts only the fitness of survivors.
 """
 
 import itertools
@@ -86,7 +86,7 @@ class WrapperState:
 
 
 class Wrapper(Strategy[WrapperState]):
-    """A strategy around another strategy, with the attributes of that strategy. Most methods call its methods.
+    """A strategy around another strategy, with the same attributes. Most methods call methods of the other strategy.
 
     A subclass implements `tell`, and names its arrays and its record.
 
@@ -332,8 +332,8 @@ class RestartRecord(NamedNumbers):
     """The progress of a strategy that restarts.
 
     best_score: The best score so far.
-    to_beat: The best score since the last restart. At first it is the score of the state from which the search
-        restarted.
+    to_beat: The best score since the last restart. A restart sets it to `best_score`, or to -∞ if the search begins
+        anew.
     stalled: The number of generations in a row without a score above `to_beat`.
     restarts: The number of restarts.
     generations: The completed generations of this search.

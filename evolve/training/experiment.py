@@ -24,7 +24,7 @@ from evolve.training.fitness import check_fitness, importing
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the assumed share of a process in the cache of all cores
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
-_FEED_NUMBERS = 2**28  # numbers in the default slots of a device; on the host each may take four bytes or more
+_FEED_NUMBERS = 2**28  # limits the default slots of a device by the numbers in all slots together
 _LARGE_SLOT = 2**16  # numbers in the slot of a large network; its step takes about as long as 16 environment steps
 
 
@@ -81,7 +81,7 @@ class Experiment:
 
     @property
     def _least_chunk(self) -> int:
-        """The smallest number of episodes of a chunk. A kernel steps these slots in about the time of one."""
+        """The smallest number of episodes of a chunk. Kernels step as many slots in about the time of one slot."""
         if self.backend != "native":
             return 1
         slots = self.config.compute.slots or 1
@@ -187,7 +187,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
             _warn(f"{engine.id} declares no limit of steps, and {trial}: {lasts}, {limit}")
     device_slots = None
     if config.compute.slots is None and config.env.engine == "exact":
-        # For each slot, the host may hold traces or initial contents.
+        # The host may hold traces or initial contents of each slot, with four bytes or more for each number.
         most = max(slots, _FEED_NUMBERS // network.slot_size)
         device_slots = min(MOST_SLOTS, config.population * config.episodes, most)
     return Experiment(complete, network, engine.action_size, engine.spaces, device_slots=device_slots)

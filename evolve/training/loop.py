@@ -93,7 +93,7 @@ class _Run:
         measures = strategy.measures(genomes, mean_metrics(metrics, results.returns)) if strategy.measured else None
         # A population that grows may have enough steps before all P candidates have played.
         self.shared.tell(genomes, fitness[: results.num_candidates], results, measures)
-        checkpoint = dict(strategy.to_arrays(self.shared.state))  # a copy, because a state may be such a dictionary
+        checkpoint = dict(strategy.to_arrays(self.shared.state))  # a copy: `to_arrays` may return the state itself
         if normalizer is not None:
             learning = config.normalizer_generations
             if learning is None or generation < learning:

@@ -1,7 +1,7 @@
 """The manifest of a run: versions and hardware that may explain a difference later. It is never part of a digest.
 
-`evolve contest` also records facts that may explain a time, and the load of the machine. Most facts come from files of
-Linux. Without the file, the fact is None. No fact names the machine's owner or network.
+`evolve contest` also records facts that may explain a measured time, and the load of the machine. Most facts come from
+files of Linux. Without the file, the fact is None. No fact names the machine's owner or network.
 """
 
 import contextlib
@@ -161,7 +161,7 @@ def machine_manifest(transport: Transport) -> dict[str, Any]:
         "cpu features": " ".join(name for name in _FEATURES if name in features),
         "cores": os.cpu_count(),
         "host": transport.host,
-        "hosts": ", ".join(f"{host} × {ranks}" for host, ranks in Counter(transport.hosts).items()),  # by first rank
+        "hosts": ", ".join(f"{host} × {ranks}" for host, ranks in Counter(transport.hosts).items()),  # in rank order
         "ranks": transport.size,
         "mpi": transport.library,
     }
@@ -204,13 +204,14 @@ def revision() -> str | None:
 
 @functools.cache
 def _libm() -> str:
-    """Return 16 hexadecimal digits of a digest of results of libm. MuJoCo calls its functions.
+    """Return 16 hexadecimal digits of a digest of results of libm, because MuJoCo calls functions of libm.
 
     The version of libm is not enough: glibc chooses its code by the CPU, and GLIBC_TUNABLES changes the choice.
     """
     values = []
     for name in _LIBM:
-        function, divisor = getattr(math, name), 1 if name == "sqrt" else 97
+        function = getattr(math, name)
+        divisor = 1 if name == "sqrt" else 97
         values += [function(x / divisor) for x in range(1, 400)]
     return hashlib.sha256(np.array(values, "<f8").tobytes()).hexdigest()[:16]
 
@@ -301,7 +302,7 @@ def _system() -> dict[str, Fact]:
 
 def _kernels() -> dict[str, Fact]:
     """Return the compiler of the native kernels, and the variant of their code that runs here."""
-    compiler, *flags = native.build().split("; ")  # the last one is for `kernel_variant`
+    compiler, *flags = native.build().split("; ")  # the last part is for `kernel_variant`
     path = native.path()
     return {
         "kernel_compiler": compiler or None,

@@ -40,10 +40,10 @@ from evolve.training.stored import Source, with_start
 _Given = str | Path | Mapping[str, Any] | Config | None
 """The argument `experiment` of `evolve.train`, `evolve.iterate` and `evolve.sweep`."""
 _Output = str | Path | Mapping[str, Any] | None
-"""Their argument `output`: a directory, or a table of settings."""
+"""The argument `output` of the same functions: a directory, or a table of settings."""
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _SECTIONS = {*NAMED_SECTIONS, "compute", "output", "racing", "early_stop"}
-"""An empty table leaves these settings as they are. Any other setting becomes an empty table."""
+"""The sections that an empty table leaves as they are. Any other setting is replaced by an empty table."""
 
 
 @dataclass(frozen=True)
@@ -179,11 +179,11 @@ def work_of(configs: Sequence[Config]) -> Work:
 def threads_for(
     files: Iterable[Path], changes: Mapping[str, Any] | None = None, threads: int | str | None = None
 ) -> int:
-    """Return the number of threads in which one process plays the episodes of files, the smallest of all.
+    """Return the number of threads in which one process plays the episodes of a file; the smallest number of all files.
 
     Args:
         files: Run files and champion files, or directories with one run file.
-        changes: Settings that replace those of the environments, see `EnvOptions.changed`.
+        changes: Changed settings of the environments, see `EnvOptions.changed`.
         threads: The number of threads if the user gives it.
 
     Raises:
@@ -191,7 +191,7 @@ def threads_for(
     """
     stored = [store.read_any(store.one_run_file(path)) for path in files]
     configs = [config_of(each).with_env_changes(changes or {}) for each in stored]
-    here = {"compute": parse(ComputeOptions, {"threads": threads or "auto"}, "compute")}  # not as the files were made
+    here = {"compute": parse(ComputeOptions, {"threads": threads or "auto"}, "compute")}  # not the files' settings
     return min(num_threads(config.model_copy(update=here)) for config in configs)
 
 
@@ -233,7 +233,7 @@ def sweep_from_arguments(
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
         grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
-        # The runs of a grid must not share the directory of existing runs. Without a grid they are the same runs.
+        # The runs of a grid must not share the directory of existing runs. Without a grid the sweep has these runs.
         if grid and any(experiment.directory().glob("seed-*.h5")):
             table["output"].pop("directory", None)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
@@ -264,7 +264,7 @@ def sweep_from_arguments(
 
 
 def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
-    """Return the values of a swept key, and prepare a table that has all settings for them.
+    """Return the values of a swept key, and prepare the table, which has all settings, for these values.
 
     A network or strategy that the sweep names begins with its own defaults, so the table loses the options of its
     section. If a value is a table without a name, however, the options stay, and each name among the values becomes a
@@ -277,7 +277,7 @@ def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
 
 
 def _with_own(config: Config, point: Mapping[str, Any], table: Mapping[str, Any], own: Mapping[str, Table]) -> Config:
-    """Return an experiment of a sweep. If the sweep names its own network or strategy, their options are kept.
+    """Return an experiment of a sweep. A network or strategy of the swept configuration keeps its options.
 
     Args:
         config: The experiment. In it, a network or strategy that the sweep names has default options.
@@ -305,7 +305,7 @@ def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None
                 swept |= {f"{key}.{part}" for part in value}
             else:
                 swept.add(named.get(key, key) if isinstance(value, str) else key)
-    # If a sweep varies a whole section by names and by tables, the setting has an effect on the named ones.
+    # If a sweep varies a whole section by names and by tables, the setting has an effect in experiments with names.
     replaced = tuple(f"{key}." for key in swept if named.get(key) not in swept)
     for key, value in settings.items():
         keys = [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else [named.get(key, key)]
@@ -396,7 +396,7 @@ def _start_in_memory() -> InputError:
 
 
 def _table(experiment: Any) -> dict[str, Any]:
-    """Return an experiment as a new table. Raises InputError if it is none, such as a run or champion file."""
+    """Return an experiment as a new table. Raises InputError for anything else, such as a run or champion file."""
     if experiment is None:
         return {}
     if isinstance(experiment, Config):
@@ -483,7 +483,7 @@ def _named_classes(env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named_wrapper(wrapper: Any) -> Any:
-    """Return a wrapper with a name in place of its class. As in TOML, the names of Gymnasium's have no module."""
+    """Return a wrapper with a name in place of its class. The names of Gymnasium's wrappers have no module."""
     if isinstance(wrapper, Mapping) and isinstance(wrapper.get("name"), type):
         return {**wrapper, "name": _named_wrapper(wrapper["name"])}
     if not isinstance(wrapper, type):

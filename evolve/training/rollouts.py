@@ -237,7 +237,7 @@ class BackendTrial:
 def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | None]:
     """Return an experiment with the back end that "auto" means on this machine, and the trial that has chosen it.
 
-    Without a trial it is None: another back end is asked for, or no GPU can be used.
+    The trial is None if the user asks for another back end, or if no GPU can be used.
 
     Raises:
         InputError: A GPU is asked for, but has too little memory. Or the rollout cannot be made here.

@@ -93,7 +93,7 @@ class TellResults:
 
 @dataclass(frozen=True)
 class SumRequest:
-    """To a worker: sum columns `start` to `stop` - 1 over all candidates by their fitness, as in `TellResults`."""
+    """To a worker: return `Strategy.sums` of columns `start` to `stop` - 1. fitness: as in `TellResults`."""
 
     fitness: Float64
     start: int

@@ -43,7 +43,7 @@ def reload(
         run: The file.
         env: Changed settings of the environment (`EnvOptions.changed`), such as {"kwargs": {"gravity": 12.0}}.
         network: Changed settings of the network, such as {"plasticity": 0.0}. Its connections must stay the same.
-        engine: Another engine than the file's, which then need not be installed.
+        engine: Another engine than the file's. The file's engine then need not be installed.
         threads: The number of threads, as `compute.threads`.
         trains: Whether training episodes of a champion file are played, and not only held-out and validation episodes.
 

@@ -153,7 +153,7 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
 
 
 def _with_hashes(log: EpisodeLog, played: playing.PlayedEpisode | None) -> EpisodeLog:
-    """Return a log with step hashes, if it lacks them and the same episode was played here."""
+    """Return a log. If it lacks step hashes, and the same episode was played here, return the log of the play."""
     if log.step_hashes is None and played is not None and played.log.has_steps_of(log):
         return played.log
     return log

@@ -4,9 +4,8 @@ This module defines the work: six experiments on exact tasks, called legs. The l
 and are the same on all machines. A pass plays each leg once. Only evolve's own code does arithmetic in legs, so equal
 digests prove equal work.
 
-`legs.toml` has the legs, and `golden.json` has the digests of short runs. A change to the legs or to this module
-changes
-the work: raise `VERSION`, and write `golden.json` again with `benchmarks/contest.py --golden`.
+`legs.toml` has the legs, and `golden.json` has the digests of short runs. After a change to the work, raise `VERSION`,
+and write `golden.json` again with `benchmarks/contest.py --golden`.
 
 `session` plays and times the work on the ranks of this job. Only `evolve.cli.contest` starts processes. `results` has
 the file of a contest, and `ranking` compares the files of several machines.
@@ -113,7 +112,7 @@ def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], compute: M
 def definition() -> str:
     """Return 64 hexadecimal digits that identify the settings of all legs and sizes.
 
-    They do not cover defaults. A default that changes the work changes the known digests.
+    They do not cover defaults. If a new default changes the work, the known digests change.
     """
     sizes = [(s.name, s.candidates, s.generations, s.walker, s.seed, s.known_seed) for s in SIZES.values()]
     text = json.dumps([LEGS, _KNOWN, _KNOWN_STEPS, sizes], sort_keys=True)

@@ -124,8 +124,9 @@ def _distinct(names: Sequence[str]) -> list[str]:
 def benchmark_2020(file: results.ContestFile, row: results.ContestRow) -> str:
     """Return in words the time that the workers of a row take for the benchmark of 2020, and the published times.
 
-    The time follows from the seconds per environment step. Steps of the first generation, which is not timed, count as
-    fast as the others. The text is empty if the leg of the walker was not timed, or had another population.
+    The time follows from the seconds per environment step. The first generation is not timed, so its steps are assumed
+    to take the mean time of all others. The text is empty if the leg of the walker was not timed, or had another
+    population.
     """
     leg = row.legs.get(contest.WALKER)
     large = contest.LEGS[contest.WALKER]  # in the size "large"
@@ -178,7 +179,7 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
             if rows[0].speedup is not None:
                 speed.plot(workers, [row.speedup for row in rows], **look)
     ideal = [1, max(most, 2)]
-    speed.plot(ideal, ideal, color=FAINT, ls=":", lw=1.2, zorder=1, label="ideal: as many times as fast as workers")
+    speed.plot(ideal, ideal, color=FAINT, ls=":", lw=1.2, zorder=1, label="ideal: speed-up equals workers")
     _label(time, "Time of one pass", "seconds", ranking)
     _label(speed, "Speed-up against one worker", "times as fast", ranking)
     lines = [line for panel in (time, speed) for line in panel.get_legend_handles_labels()[0]]

@@ -108,7 +108,7 @@ class ContestRow(StoredPart):
     backend: the back end of the networks.
     device: the GPU, or "".
     known: the digests of the short runs; empty if these runs were left out.
-    legs: the results of the legs, which are timed.
+    legs: the result of each leg in the timed repeats.
     repeats: all repeats.
     """
 

@@ -1,4 +1,4 @@
-"""Figures of scores, returns, load, fronts and archives: they put groups, runs or ranks side by side."""
+"""Figures of the scores of groups, the returns, load and fronts of runs, and the archive of a run."""
 
 import textwrap
 from collections.abc import Sequence
@@ -413,7 +413,7 @@ def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequen
         panel.plot(*middle, "D", ms=7, color=COLOURS[1], mec=PAPER, mew=1.0)
     panel.get_figure().colorbar(mesh, ax=panel, label="fitness")
     panel.grid(visible=False)
-    panel.axvspan(x[0], x[-1], color=GRID, lw=0, zorder=0)  # a page's panels are transparent
+    panel.axvspan(x[0], x[-1], color=GRID, lw=0, zorder=0)  # empty cells; a background would be lost on a page
     panel.set_xlabel(names[0])
     if len(sizes) > 1:
         panel.set_ylabel(names[1])

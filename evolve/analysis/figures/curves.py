@@ -33,7 +33,7 @@ AXES = {"generation": "generation", "steps": "environment steps", "time": "minut
 """The possible x axes of curves, and their labels. `draw_curves` replaces "time" by "seconds" for short runs."""
 _SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
-_UNIT_CHARACTERS = 32  # in a line of the unit of the fitness; the unit has at most three lines
+_UNIT_CHARACTERS = 32  # in a line of the definition of the fitness; three times as many in all
 _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
 _MOST_NAMED = 8  # searches (`strategies.searches`) marked by lines with names; more searches are marked by triangles
@@ -120,7 +120,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
 
 
 def _connections_in_words(groups: list[RunGroup]) -> str:
-    """Return the number of connections in words, for the title; empty if the number varies and has a panel."""
+    """Return the number of connections in words, for the title; empty if the number is not the same everywhere."""
     counts = {(comparison.constant_connections(group), group.mask_unit) for group in groups}
     if len(counts) > 1:
         return ""
@@ -269,8 +269,8 @@ def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
 def _fitness_series(group: RunGroup) -> str:
     """Return the series that represents a group in comparisons: `_BEST`, or `_MEAN` if candidates share a centre.
 
-    The centre is then the champion, and the mean of the samples describes the centre. The best sample owes its fitness
-    to noise, and gains from a larger σ.
+    The champion is then the centre, or an average of centres, and the mean of the samples describes the centre. The
+    best sample owes its fitness to noise, and gains from a larger σ.
     """
     try:
         # Only strategies that sample around one centre give all candidates the same mask.

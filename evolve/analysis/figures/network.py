@@ -40,7 +40,7 @@ _NOTE_CHARACTERS = 120
 
 @dataclass(frozen=True)
 class Connections:
-    """The n connections of one network, each from a neuron of one layer to a neuron of another.
+    """The n connections of one network, each from a neuron of a layer to a neuron of the same or another layer.
 
     Attributes:
         sizes: The number of neurons of each layer, observations first.
@@ -142,7 +142,7 @@ def curves_of(connections: Connections, places: list[Places]) -> Float64:
     distance = (end - begin)[:, :1]  # in layers
     # The control points of a curve that skips a layer are above or below its ends.
     detour = np.where(distance > 1.5, clearance * (distance - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
-    # The control points of a curve within a layer are beside it, a little apart.
+    # The control points of a curve within a layer are beside the layer, one a little above the other.
     beside = np.where(distance == 0, 0.3, 0)
     bulge = np.where(distance == 0, clearance / 3, 0)
     first = begin + np.concatenate([0.45 * distance + beside, detour + bulge], axis=1)

@@ -1,8 +1,8 @@
 """The report: tables, figures and films of runs on one HTML page that needs no other file.
 
-`make_page` makes the page, and `save` writes it. For each run, `make_page` calls `summarize_run`, which plays episodes
-again for the verification and for a film. Then `render` draws the figures and fills the template: `report.html` with
-`report.css`. `tables` has the tables and sentences. Only this module imports Jinja2 (extra `report`).
+`make_page` makes the page, and `save` writes it. For each run, `summarize_run` plays episodes again for the
+verification and for a film. Then `render` draws the figures and fills the template: `report.html` with `report.css`.
+`tables` has the tables and sentences. Only this module imports Jinja2 (extra `report`).
 """
 
 import base64

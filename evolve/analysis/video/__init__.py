@@ -64,7 +64,7 @@ class Film:
         self._encoder.write(self.last, 1)
 
     def card(self, frame: UInt8, title: str, below: str, network: DrawnNetwork | None) -> None:
-        """Add a title card of the size of a frame [H, W, 3]. The next pictures show the network, if there is one."""
+        """Add a title card to a film of frames [H, W, 3]. The next pictures show the network, if there is one."""
         self.last = self._painter_for(frame).card(title, below, network)
         self.hold(_TITLE)
 
@@ -81,7 +81,7 @@ class Film:
 
 @contextmanager
 def open_film(path: Path, fps: float, width: int | None = None, with_network: bool = False) -> Iterator[Film]:
-    """Yield a film that is written to `path` while it is made; leave a whole film or no file.
+    """Yield a film that is written while it is made. The whole film replaces `path`; an error leaves `path` as it was.
 
     path: Its name ends with one of `FORMATS`.
     width: The largest width, in pixels. A GIF has 640 by default.
@@ -125,7 +125,7 @@ def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experime
         if (engine.observation_size, engine.action_size) != (network.observation_size, experiment.action_size):
             raise InputError("env.engine", "a Gymnasium environment with EnvPool's observations and actions", env.id)
     why = "has no window" if mode == "human" else "draws no frames of it"
-    remark = f"an episode of {engine.id} of Gymnasium, since EnvPool, where it evolved and was evaluated, {why}"
+    remark = f"an episode of {engine.id} of Gymnasium, since EnvPool, the engine of the experiment, {why}"
     return replace(experiment, config=config), remark
 
 
@@ -204,7 +204,7 @@ class Camera:
         newest = seen[-1]
         seen.clear()  # older image observations would fill the memory
         if step > self.cut_after * self.recorder.fps * self.every:  # a second of film shows fps · every steps
-            self._skipped = None  # the picture of the cut is the last one
+            self._skipped = None  # `end` adds no picture after the cut
             return
         activity = None if self._observer is None else self._observer.see(newest)
         if step % (self.every * self.film.frames_per_picture) == 0:

@@ -202,7 +202,7 @@ def check_library() -> None:
 
 
 def still(path: Path) -> tuple[bytes, tuple[int, int]]:
-    """Return a picture of an MP4 film as JPEG, and its width and height. A short film has its last picture."""
+    """Return a picture of an MP4 film as JPEG, and its width and height. For a short film, take the last picture."""
     with open(path, "rb") as file, library("av").open(file) as film:
         (stream,) = film.streams.video
         frames = itertools.islice(film.decode(stream), math.ceil(_STILL_TIME * stream.average_rate) + 1)

@@ -211,7 +211,7 @@ def _mixed(dark: tuple[int, ...], light: tuple[int, ...], share: float) -> tuple
 
 @dataclass(frozen=True)
 class Label:
-    """The content of the strip of text. `episode` is a title, such as "generation 10"."""
+    """The content of the strip of text. `episode` is a title, such as "generation 10"; `returned` the return so far."""
 
     environment: str
     episode: str

@@ -141,7 +141,7 @@ def _header(experiment: Experiment, seed: int) -> Header:
 
 
 def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
-    """Continue a run by one generation of the training loop, and return its figures. `figures_of_job` starts it.
+    """Continue a run by one generation of the training loop, in a job that `figures_of_job` starts; return the figures.
 
     A generation of another run comes first, as a warm-up.
     """
