@@ -115,7 +115,7 @@ def table(
 
 
 def _widths_of_columns(rows: Sequence[Sequence[str]], width: int) -> list[int | None]:
-    """Return the width of each column so that no word or number is broken; only None if the lines are too short."""
+    """Return the width of each column so that no word is broken; None for all columns if the lines are too short."""
     widths, widest = [], []  # the longest word and the longest line of each column
     for column in zip(*rows, strict=True):
         words = [word for cell in column for word in cell.split()]

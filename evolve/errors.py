@@ -44,7 +44,7 @@ class Setting:
     def __str__(self) -> str:
         if self.value is None:
             return sanitize(self.key)
-        # `resume=True` is an argument of a Python function, `env.normalize=true` is TOML.
+        # `resume=True` is an argument of a Python function, `compute.check=false` is TOML.
         is_argument = isinstance(self.value, bool) and "." not in self.key
         value = repr(self.value) if is_argument else json.dumps(self.value, ensure_ascii=False)
         return sanitize(f"{self.key}={value}")

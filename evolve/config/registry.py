@@ -201,7 +201,7 @@ class Registry:
             options_class, _ = self._entry(name)
             options = parse(options_class, given, self.section, lenient)
             for key, value in options:
-                # Workers and run files get TOML, and would have the default instead.
+                # TOML has no None, so workers and run files would get the default instead.
                 if value is None and options_class.model_fields[key].default is not None:
                     raise InputError(f"{self.section}.{key}", "a value, because TOML has no None", value)
             return Choice(name, options)
@@ -248,8 +248,8 @@ class Registry:
         Args:
             section: The section that names the kind. Built-in kinds are not checked.
             made: The object.
-            contract: A protocol or a base class. `made` must have all methods and properties of a protocol, or be an
-                instance of the base class without abstract methods.
+            contract: A protocol or a base class. `made` must have all methods and properties of a protocol. Or `made`
+                must be an instance of the base class, and define the abstract methods.
         """
         name = self._name(section)
         if name in self.kinds:
@@ -300,8 +300,8 @@ class Registry:
             name = parse(_Named, section, self.section).name
         else:
             expected = f"the name of a {self.section}, or a table with its name and settings"
-            own = f"or an entry point of the group evolve.{self.section} of a package names it"
-            cure = f'Write "module:object" for a pair (options, kind) at the top level of your module, {own}.'
+            added = f"or the name of an entry point that a package adds to the group evolve.{self.section}"
+            cure = f'Write "module:object" for a pair (options, kind) at the top level of your module, {added}.'
             raise InputError(self.section, expected, repr(section), cure)
         return self.aliases.get(name, name)
 
@@ -351,7 +351,7 @@ def _has(made: object, part: str) -> bool:
 
 
 def _parts(contract: type) -> list[str]:
-    """Return the methods and properties of a protocol and of its bases. Other attributes are optional."""
+    """Return the methods and properties of a contract and of its bases. Other attributes are optional."""
     members: dict[str, Any] = {}
     for base in reversed(contract.__mro__):
         members |= vars(base)
@@ -365,7 +365,7 @@ _ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "wo
 
 @cache
 def meanings() -> dict[str, str]:
-    """Return the setting of the same meaning here, or advice, by each name in other tools (`fold`)."""
+    """Return, by names in other tools (`fold`), the setting here with the same meaning, or a sentence of advice."""
     text = Path(__file__).with_name("foreign_names.toml").read_text(encoding="utf-8")
     return {fold(foreign): ours for ours, names in tomllib.loads(text).items() for foreign in names}
 

@@ -18,7 +18,7 @@ RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "eval
                 "evaluation_randomize", "compute", "output")  # fmt: skip
 """Top-level keys that cannot change the result of a generation with a given seed."""
 NAMED_SECTIONS = {"env": "id", "network": "name", "strategy": "name", "output": "directory"}
-"""A text may stand for these sections, and sets this key: `network = "lstm"` means `network.name = "lstm"`."""
+"""By section: the key that a text instead of a table sets. `network = "mlp"` means `network.name = "mlp"`."""
 MOST_SLOTS = 2**16
 """The largest number of episodes that one process may step together."""
 _DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
@@ -28,7 +28,7 @@ _DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
 class WrapperOptions(Options):
     """One Gymnasium wrapper around the environment: `name` is `module:Class`, `kwargs` are its arguments.
 
-    The module must belong to gymnasium.wrappers, or be the module that `env.id` names. No other module is imported.
+    The module must be a part of gymnasium.wrappers, or of the environment's module. No other module is imported.
     A wrapper without arguments may be its name alone, and a wrapper of Gymnasium needs no module.
     """
 
@@ -51,8 +51,8 @@ class EnvOptions(Options):
 
     text_sets = "id"
     id: str = Field("CartPole-v1", min_length=1)
-    """A Gymnasium environment, an exact task, or `module:Name`: an environment that importing the module registers, or
-    a class or a function of the module that makes an environment."""
+    """A Gymnasium environment, an exact task, or `module:Name`: an environment that an import of the module registers,
+    or a class or a function of the module that makes an environment."""
     engine: Literal["gymnasium", "envpool", "exact"] = "gymnasium"
     """The library that makes and steps the environments. Another engine is another environment, so another
     experiment."""
@@ -93,10 +93,10 @@ class EnvOptions(Options):
         return tuple(name for name in self.metrics if options.observation_index(name) is None)
 
     def changed(self, changes: Mapping[str, Any]) -> "EnvOptions":
-        """Return this environment with other settings. Tables of arguments are merged; an empty table replaces.
+        """Return this environment with other settings. Tables of arguments are merged; an empty table removes all.
 
-        An argument is either set or randomized, so a change of one drops the other. With another `id`, the arguments
-        and wrappers of this environment are dropped. Raises InputError for an invalid setting.
+        An argument that `changes` sets is no longer randomized, and vice versa. With another `id`, the arguments and
+        wrappers of this environment are dropped. Raises InputError for an invalid setting.
         """
         table = self.model_dump(mode="json", exclude_none=True)
         if changes.get("id", self.id) != self.id:
@@ -188,7 +188,7 @@ class StartFromOptions(Options):
         return named if self.digest is None else f"{named} ({self.digest[:12]})"
 
     def is_same(self, other: "StartFromOptions | None") -> bool:
-        """Return whether two settings name one start. Their digests decide, or without digests all other keys."""
+        """Return whether two settings name one start. If both have digests, these decide, otherwise all other keys."""
         if other is None:
             return False
         if self.digest and other.digest:
@@ -265,7 +265,7 @@ class Config(Options):
     """The cost of a fully connected candidate, subtracted from its `fitness`; a pruned candidate pays in proportion
     to its connections."""
     episode_cap: Annotated[float, Field(gt=1, le=1e6)] | None = None
-    """If set, no episode lasts longer than this times the mean length of the last generation's episodes."""
+    """If set, no episode lasts longer than this factor times the mean length of the last generation's episodes."""
     early_max_episode_steps: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     """If set, no episode of the first `early_generations` generations lasts longer."""
     early_generations: int = Field(100, ge=1)
@@ -351,6 +351,6 @@ def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]
 
 
 def without_implied(found: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
-    """Return differences without options that only one side has, because the networks or strategies differ."""
+    """Return differences without the options that only one side has because the networks or strategies differ."""
     renamed = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
     return [each for each in found if not (each[0].startswith(renamed) and None in each[1:])]

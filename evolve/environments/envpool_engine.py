@@ -61,8 +61,8 @@ class EnvPoolEngine:
         # Count steps here, too, because some environments of EnvPool exceed their limit (CliffWalking).
         self._elapsed = np.zeros(slots, np.int64)
         self._limit = np.inf if options.max_episode_steps is None else options.max_episode_steps
-        # The slots of the last step, and their groups, one for each pool: the pool, the rows of its slots in the arrays
-        # of the step, and the ids of their environments. A next step with the same slots uses the groups again.
+        # The slots of the last step, grouped by pool. A group is a pool, the rows of the pool's slots in the arrays of
+        # the step, and the ids of their environments. A next step with the same slots uses the groups again.
         self._grouped: Slots = np.zeros(0, np.intp)
         self._groups: list[tuple[Any, Slots, Int32]] = []
 
@@ -191,7 +191,7 @@ class EnvPoolEngine:
             cure = f"{suggestion} Or use ".lstrip(), _GYMNASIUM, "."
             raise InputError("env.id", "an environment that EnvPool has", options.id, *cure)
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
-        # Set the batch size, too: a smaller one, set by env.kwargs, would end the process in `step`.
+        # Pass the batch size, so that env.kwargs cannot pass a smaller size, which would end the process in `step`.
         n = len(seeds)
         count = {"num_envs": n, "batch_size": n, "num_threads": min(self._threads, n), "seed": seeds}
         try:

@@ -130,8 +130,8 @@ class CompiledSlots:
         self._outputs[tile, :, lane] = outputs
         self.active[:] = False
         self.active[slots] = True
-        # A call of the kernel advances the step counts and states of all its slots; of worlds it advances only the
-        # active ones. So restore the counts and states of the inactive slots afterwards.
+        # A call of the kernel advances the step counts of all its slots, and all states except inactive worlds. So
+        # restore the counts and states of the inactive slots afterwards.
         num_stepped = np.bincount(slots // self._slots_per_call)  # by call
         saved = None
         if (num_stepped[num_stepped > 0] != self._slots_per_call).any():

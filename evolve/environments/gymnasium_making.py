@@ -164,7 +164,7 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
             raise TypeError(f"{attribute} is no gymnasium.Wrapper")
     except FAILURES as error:  # an import runs the code of the module, which may raise anything
         expected = "a wrapper `module:Class` that can be imported"
-        # The error may also come from the code of the module, which is then not in `sys.modules`.
+        # An AttributeError may also come from the code of the module. Then `sys.modules` does not hold the module.
         is_missing = isinstance(error, AttributeError) and module in sys.modules
         advice = _wrapper_cure(module, attribute, own, is_missing)
         raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})", *advice) from error
@@ -208,7 +208,7 @@ def registered_ids() -> list[str]:
 def is_quick(options: EnvOptions) -> bool:
     """Return whether a step takes microseconds in Gymnasium, as in its classic control and toy text."""
     spec = None if options.wrappers else _registered(options.id.rpartition(":")[2])
-    # A user's class may have such a name. The search for it imports its module, so it comes last.
+    # A user's class may have such a name. Search for the class last, because the search imports its module.
     return spec is not None and str(spec.entry_point).startswith(_QUICK) and _named_object(options.id) is None
 
 
@@ -387,7 +387,7 @@ def _of_pettingzoo(env_id: str) -> bool:
 
 
 def _import_cure(env_id: str, message: str) -> tuple[str | Setting, ...]:
-    """Return the cure for a missing module: the module that an id names, or a module that is imported there.
+    """Return the cure for a missing module. An id names this module, or the module of the id imports this module.
 
     message: Gymnasium's error message, which does not name the importing module.
     """

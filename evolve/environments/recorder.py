@@ -17,8 +17,8 @@ from evolve.environments.randomization import draw_tables
 from evolve.environments.spaces import action_decoder, separate
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
-# The slots in which an exact task is replayed. Rigid bodies get few slots: their steps take long, and at the end most
-# of many slots would be empty.
+# The numbers of slots that replay an exact task. Rigid bodies get few slots: their steps take long, and most of many
+# slots would be empty while the last episodes run.
 _SLOTS, _RIGID_BODY_SLOTS = 1024, 64
 
 

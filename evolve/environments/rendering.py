@@ -82,7 +82,7 @@ GYMNASIUM_INDICES = {
     "MountainCarContinuous-v0": [0, 1],
     "Pendulum-v1": [0, 3],
 }
-"""By task: the places in its state [S] of the numbers that are the state of Gymnasium's environment."""
+"""By task: the rows of its state [S] that are the state of Gymnasium's environment."""
 _WIDTH = 20.0  # meters that Gymnasium's pictures of a walker show
 _MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}  # values of MUJOCO_GL without a display, and their libraries
 
@@ -284,9 +284,9 @@ def has_picture(env_id: str) -> bool:
 def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UInt8:
     """Return a picture of a state, [H, W, 3]. Drawing needs no display.
 
-    Clouds and terrain are those of Gymnasium's episode with this seed. Only the setting `obstacles` can change the
-    height of obstacles and of the ground behind them. The flames of a lander's engines are not drawn, because they are
-    not part of a state.
+    Clouds and terrain are as in Gymnasium's episode with this seed. But the setting `obstacles` changes the height of
+    obstacles, and of the ground behind them. The flames of a lander's engines are not drawn, because they are not part
+    of a state.
 
     Args:
         env_id: The task.

@@ -228,7 +228,7 @@ def member_of(space: Space, observation: Any, key: Any) -> Any:
 def observation_encoder(space: Space) -> tuple[int, Encode]:
     """Return (O, encode): encode(observation, row) writes the flattened observation into row [O].
 
-    - Box: the numbers; integers of 8 bits (uint8) are divided by their largest bound.
+    - Box: the numbers; numbers of type uint8 are divided by their largest bound.
     - Discrete and MultiDiscrete: one-hot.
     - MultiBinary: 0 and 1.
     - Dict and Tuple: the members end to end, in the order of the space.
@@ -261,7 +261,7 @@ def check_observation(space: Space, observation: Any) -> None:
         return
     try:
         values = np.asarray(observation)
-    except ValueError:  # NumPy describes the array that it cannot make, such as one of [0.5, np.zeros(1)]
+    except ValueError:  # as for [0.5, np.zeros(1)]; NumPy's message does not name the shape of the space
         raise ValueError(f"parts of different shapes, not {space.shape}") from None
     if values.shape != space.shape and not (kind == "Discrete" and values.size == 1):
         raise ValueError(f"the shape {values.shape}, not {space.shape}")
@@ -279,8 +279,8 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
 
     - Box: [-1, 1] is mapped onto [low, high]. An `action_scale` below 1 keeps only the middle of this range: 0.5 keeps
       the half of the range around its centre. If both bounds are infinite, ±`action_scale` replace them. If one bound
-      is infinite, a number at the distance 2 · `action_scale` from the other bound replaces it. Integers and bools are
-      rounded, and NaN counts as 0.
+      is infinite, a number at the distance 2 · `action_scale` from the other bound replaces it. In a Box of integers
+      or bools, actions are rounded, and an output NaN counts as 0.
     - Discrete and MultiDiscrete: the index of the largest output (of equal outputs the first), plus the space's
       `start`.
     - MultiBinary: whether the output is positive.

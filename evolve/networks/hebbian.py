@@ -254,7 +254,7 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
-        """The neurons (layer, number) that scale the effect and the change of traces: c[0] and c[1]."""
+        """The neurons (layer, number) that scale the effect and the change of traces: c[0] and c[1]. Layer 0 is obs."""
         return (1, 0), (1, 1)
 
     @property
@@ -339,7 +339,7 @@ class HebbianLstmBatch(base.SlotArrays):
             weight_rows=(INT64, self._network.num_weights),
             node_rows=(INT64, nodes),
             weights=(ADDRESS, self._weights.address),
-            left=(ADDRESS, self._mask.address),
+            left=(ADDRESS, self._mask.address),  # 1 for a connection that is left, else 0
             traces=(ADDRESS, self._traces.address),
             cells=(ADDRESS, self._cells.address),
             # The nodes of this step and of the step before, whose trace updates are pending.

@@ -48,7 +48,7 @@ def exact_task(options: EnvOptions) -> AnyTask:
         if name not in kind.randomizable:
             expected = f"a setting of {options.id} that can be drawn for each episode"
             known = f": {', '.join(kind.randomizable)}" if kind.randomizable else ", and it has none"
-            # Gymnasium plays the same episodes of a task with a world, and its engine can draw any argument.
+            # Gymnasium plays the same episodes of a task with a world, and can randomize any argument.
             instead = ("Or use ", gymnasium, ".") if kind.has_world else ()
             raise InputError(f"env.randomize.{name}", expected + known, name, *instead)
         for value in extremes(distribution):

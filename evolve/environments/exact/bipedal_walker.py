@@ -125,7 +125,7 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
 
 
 def skip_clouds(generator: Pcg64) -> None:
-    """Skip the random numbers that Gymnasium draws for clouds. The numbers for the physics follow."""
+    """Skip the random numbers that Gymnasium draws for clouds. The number for the push of the hull follows."""
     for _ in range(CLOUDS * NUMBERS_PER_CLOUD):
         generator.word()
 

@@ -44,8 +44,8 @@ class Acrobot(ExactTask[NoOptions]):
         stages = [_derivatives(states, torque)]
         for seconds in (0.1, 0.1, 0.2):
             stages.append(_derivatives(_state(start + seconds * stages[-1]), torque))
-        mean_slope = ((stages[0] + 2.0 * stages[1]) + 2.0 * stages[2]) + stages[3]
-        angle1, angle2, w1, w2 = start + (0.2 / 6.0) * mean_slope
+        weighted_sum = ((stages[0] + 2.0 * stages[1]) + 2.0 * stages[2]) + stages[3]
+        angle1, angle2, w1, w2 = start + (0.2 / 6.0) * weighted_sum
         # Gymnasium wraps an angle in a loop. Two rounds are always enough, and give all episodes the same work.
         angle1, angle2 = _wrap_once(_wrap_once(angle1)), _wrap_once(_wrap_once(angle2))
         w1, w2 = clipped(w1, -4 * math.pi, 4 * math.pi), clipped(w2, -9 * math.pi, 9 * math.pi)
@@ -106,7 +106,7 @@ class CartPole(ExactTask[CartPoleOptions]):
     limit = 500
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return gravity; mass × length of the pole; both masses together; mass and length of the pole; the force."""
+        """Return gravity; mass × half length of the pole; the total mass; the pole's mass and half length; the push."""
         o = options
         return o.gravity, o.masspole * o.length, o.masspole + o.masscart, o.masspole, o.length, o.force_mag
 
@@ -136,7 +136,7 @@ class CartPole(ExactTask[CartPoleOptions]):
 
 class _HillOptions(Options):
     gravity: float = Field(0.0025, ge=0, le=1)
-    """The pull of the slope, as a change of speed in each step."""
+    """The pull of the steepest slope, as a change of speed in each step."""
     goal_velocity: float = Field(0.0, ge=0, le=0.07)
     """The least speed at the goal."""
 
@@ -149,7 +149,7 @@ class MountainCarOptions(_HillOptions):
 
 
 class MountainCarContinuousOptions(_HillOptions):
-    """The settings of the car, with the names of Gymnasium's arguments and attributes."""
+    """The settings of the car, named as in Gymnasium; Gymnasium's car has a constant instead of `gravity`."""
 
     power: float = Field(0.0015, ge=0, le=1)
     """The push of the car at full force, as a change of speed in each step."""

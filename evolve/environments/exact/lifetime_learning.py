@@ -22,7 +22,7 @@ MOST_SWITCHES = 20
 class BanditOptions(Options):
     """The settings of the bandit."""
 
-    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)  # each arm needs a draw
+    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)  # below DRAWS_TO_BEGIN, because each arm needs a draw
     """The number of arms."""
     pulls: int = Field(100, ge=1, le=100_000)
     """The number of pulls in an episode. Each pull takes two steps."""
