@@ -58,10 +58,10 @@ class RunGroup:
 def mask_unit(config: Config) -> str:
     """Return the unit of the entries of a mask: "connections", or "coefficients" of learning rules."""
     try:
-        first_block = networks.make(config.network, 1, 1).blocks[0]  # the unit is the same for all sizes
+        span = networks.make(config.network, 1, 1).blocks[0].span  # the unit is the same for all sizes
     except FAILURES:  # a network of another package, which is not installed or cannot have these sizes
         return "connections"
-    return "coefficients" if first_block.span else "connections"
+    return "coefficients" if span else "connections"
 
 
 def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]:

@@ -313,10 +313,10 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
     other = ""
     if changed:
         key, here, there = changed[0]
-        other = f", of another experiment ({key} is {there!r} in it, and {here!r} here),"
+        other += f" of another experiment ({key} is {there!r} in it, and {here!r} here),"
     if stored.header.seed != preview.run.seed:  # the file was renamed
-        # Add to ", of another experiment (…)," or to nothing: the text begins and ends with a comma.
-        other = f"{other or ','} of seed {stored.header.seed},"
+        other += f" of seed {stored.header.seed},"
+    other = other and f",{other}"
     return f"{preview.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 

@@ -92,7 +92,7 @@ class WorkerCount:
         workers: The number of workers.
         cores: The number of cores that this machine may use.
         remark: The reason why more workers are not used, or would not help.
-        threads: The number of threads of each worker; 1 if the user chose several workers.
+        threads: The number of threads in which a single process plays. Several workers share the cores.
     """
 
     workers: int
@@ -159,9 +159,8 @@ def count_workers(asked: int | str, work: Work) -> WorkerCount:
         remark = f"there are only {pluralize(suitable, 'episode')} at a time"
     elif workers > cores:
         remark = "more workers than cores are no faster"
-    if is_auto:
-        return WorkerCount(suitable, cores, remark, work.threads)
-    return WorkerCount(workers, cores, remark)  # the user's number, even if it is not suitable
+    # The number that the user gives is used even if it is not suitable.
+    return WorkerCount(suitable if is_auto else workers, cores, remark, work.threads)
 
 
 @dataclass(frozen=True)

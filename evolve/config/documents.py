@@ -327,6 +327,7 @@ def _name(values: Mapping[str, Any], keyed: bool) -> str:
     # The last part of a dotted key is enough, unless two keys of the sweep have the same last part.
     last = [key.rpartition(".")[2] for key in values]
     names = [short if last.count(short) == 1 else key for short, key in zip(last, values, strict=True)]
+    # Keep letters, digits, "." and "+"; \w also matches "_".
     texts = [re.sub(r"[^\w.+]|_", "-", _text(value, keyed)) for value in values.values()]
     name = ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
     whole = name.encode(errors="replace")

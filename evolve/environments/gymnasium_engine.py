@@ -262,8 +262,8 @@ class GymnasiumEngine:
 
     def _exchange(self, slot: int, drawn: Table) -> None:
         """Put an environment with these randomized arguments into a slot; keep the previous one if it can be reused."""
-        fitting = [place for place, (arguments, _) in enumerate(self._spare) if arguments == drawn]
-        spare = self._spare.pop(fitting[0])[1] if fitting else None
+        fitting = next((place for place, (arguments, _) in enumerate(self._spare) if arguments == drawn), None)
+        spare = None if fitting is None else self._spare.pop(fitting)[1]
         previous = self._envs[slot]
         if previous is not None and self.reuses and may_repeat(self._randomize):
             self._spare.append((self._drawn[slot], previous))

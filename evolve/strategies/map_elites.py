@@ -241,7 +241,7 @@ class MapElites(contract.Strategy[Archive]):
         # `both` has the old elites first and then the new ones. For each filled cell, in ascending order, `places` has
         # the place of its elite in `both`.
         places = np.argsort(np.argsort(is_new, kind="stable"), kind="stable")
-        new = np.column_stack([np.full(self._P, state.generations), np.arange(self._P)])
+        new = np.column_stack([np.full(self._P, state.generations[0]), np.arange(self._P)])
         after = Archive(
             both.take(places),
             cells[best],

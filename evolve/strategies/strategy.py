@@ -469,7 +469,7 @@ def state_of(kind: type[Value], arrays: Arrays, prefix: str, sizes: dict[str, in
 
     def read(name: str, symbols: str, dtype: DTypeLike) -> NDArray[Any]:
         letters = symbols.split()
-        if [sizes.get(letter) for letter in letters[1:]] == [0]:  # was left out
+        if len(letters) == 2 and sizes.get(letters[1]) == 0:  # an array without columns was left out
             return np.zeros((sizes[letters[0]], 0), dtype)
         array = stored_array(arrays, f"{prefix}{name}", symbols, dtype, **sizes)
         sizes.update(zip(letters, array.shape, strict=True))

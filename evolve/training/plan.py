@@ -169,11 +169,13 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
 def work_of(configs: Sequence[Config]) -> Work:
     """Return upper limits of the work of experiments, as if no run file existed yet."""
     at_once = max(config.population * config.episodes for config in configs)
+    threads = min(map(num_threads, configs))
+    # The first condition spares exact tasks the import of Gymnasium. The size of a run would import the modules of
+    # environments, and this process only starts the ranks.
+    if not all(config.env.engine == "exact" or environments.is_quick(config.env) for config in configs):
+        return Work(at_once, None, threads)
     sizes = [size_of(config) for config in configs for _ in config.seeds]
-    steps = sum(sizes, start=RunSize(0, 0)).steps
-    # The first condition spares exact tasks the import of Gymnasium.
-    quick = all(config.env.engine == "exact" or environments.is_quick(config.env) for config in configs)
-    return Work(at_once, steps if quick else None, min(map(num_threads, configs)))
+    return Work(at_once, sum(sizes, start=RunSize(0, 0)).steps, threads)
 
 
 def threads_for(
@@ -189,8 +191,7 @@ def threads_for(
     Raises:
         InputError: A file cannot be read, or the number of threads is too large.
     """
-    stored = [store.read_any(store.one_run_file(path)) for path in files]
-    configs = [config_of(each).with_env_changes(changes or {}) for each in stored]
+    configs = [config_of(store.read_any(store.one_run_file(path))).with_env_changes(changes or {}) for path in files]
     here = {"compute": parse(ComputeOptions, {"threads": threads or "auto"}, "compute")}  # not the files' settings
     return min(num_threads(config.model_copy(update=here)) for config in configs)
 

@@ -274,11 +274,12 @@ def is_over(run: PlannedRun) -> bool:
 
 
 def _check_continuation(run: PlannedRun, spot_check: SpotCheck) -> None:
-    stored = store.read(run.path)
-    check_configuration(run, stored)
-    if not is_unfinished(stored, run.experiment.config):
-        return  # nothing will be written, so the file may be read-only
+    store.check_unlocked(run.path)
+    if is_over(run):  # nothing will be written, so the file may be read-only
+        check_configuration(run, store.read(run.path))
+        return
     with closing(store.reopen(run.path)) as file:
+        check_configuration(run, file)
         if not file.num_generations:
             return
         _warn_of_other_code(file)

@@ -153,7 +153,7 @@ class SharedStrategy:
             header = StateHeader(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = [header, *(StateArray(name, array[None]) for name, array in arrays.items())]
             all_workers = 0
-            self._coordinator.update([(frame_of(record, _KINDS), all_workers) for record in records], version)
+            self._coordinator.update(((frame_of(record, _KINDS), all_workers) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)
 
@@ -199,9 +199,11 @@ class SharedStrategy:
             measured = np.zeros((len(fitness), 0)) if measures is None else measures
             results = TellResults(fitness, traces, measured)
             # Each part of the sums goes to all workers but the one that computed it. Then all workers get the results.
-            updates = [(frame_of(ColumnSums(columns.start, sums), _KINDS), worker) for worker, columns, sums in parts]
-            updates.append((frame_of(results, _KINDS), 0))
-            self._coordinator.update(updates, (self._token, asked.generation + 1))
+            records = [(ColumnSums(columns.start, sums), worker) for worker, columns, sums in parts]
+            updates = [*records, (results, 0)]
+            # A generator: the frames of large sums are not all in memory at once.
+            frames = ((frame_of(record, _KINDS), skipped) for record, skipped in updates)
+            self._coordinator.update(frames, (self._token, asked.generation + 1))
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
 
     def _sum_on_workers(self, asked: AskedGenomes[Any], fitness: Float64) -> list[tuple[int, slice, Float64]]:

@@ -108,7 +108,7 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
         for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
             ours, theirs = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
             if not np.array_equal(ours, theirs, equal_nan=name == "returns"):
-                return f"{name} of the held-out evaluation"
+                return f"{'connections' if name == 'mask' else name} of the held-out evaluation"
         failed = np.isnan(a.held_out.returns[:n])
         metrics = {name: values[:n] for name, values in a.held_out.metrics.items()}
         other_metrics = {name: values[:n] for name, values in b.held_out.metrics.items()}

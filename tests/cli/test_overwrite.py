@@ -87,11 +87,13 @@ def test_files_that_must_not_be_lost_are_refused_before_any_work(call, old, more
     assert {path: path.read_bytes() for path in old.parent.iterdir()} == before
 
 
-def test_a_run_file_in_use_is_never_replaced(call, old):
+def test_a_run_file_in_use_is_neither_replaced_nor_resumed(call, old):
     file = store.reopen(old)
     try:
         before = old.read_bytes()
-        call("run", *TINY, "--overwrite", "-s", 1, 0).refused("expected a run file that is not being written")
+        used = "expected a run file that is not being written"
+        call("run", *TINY, "--overwrite", "-s", 1, 0).refused(used)
+        call("run", *TINY, "-g", 3, "--resume").refused(used)  # the run is complete, but may soon be another one
         assert old.read_bytes() == before
         assert not (old.parent / "seed-1.h5").exists()
     finally:

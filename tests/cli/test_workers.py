@@ -195,6 +195,7 @@ QUICK = "quick steps at most take no longer than MPI takes to start"
         ("auto", Work(100, threads=2), WorkerCount(2, CORES, threads=2)),
         (1, Work(3, threads=4), WorkerCount(1, CORES, threads=4)),
         (2, Work(3), WorkerCount(2, CORES)),
+        (2, Work(100, threads=4), WorkerCount(2, CORES, threads=4)),
         (1, Work(), WorkerCount(1, CORES, "MPI is useful only with two or more workers")),
         (2, Work(100, 10**6), WorkerCount(2, CORES)),
         (2, Work(100, 10), WorkerCount(2, CORES, f"10 {QUICK}")),
@@ -210,7 +211,7 @@ def test_the_number_of_workers_and_the_remark_on_it(monkeypatch, asked, work, ex
     if expected.workers == 1 < expected.threads:
         threads = expected.threads
         assert expected.describe() == f"one process with {threads} threads on {threads} of 4 cores, without MPI"
-    if expected.workers == expected.threads == 2:
+    if expected.workers == 2 <= expected.threads:
         assert expected.describe() == "2 workers on 4 of 4 cores, and a coordinator that mostly sleeps"
 
 
@@ -218,6 +219,15 @@ def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
     for env, few in (("CartPole-v1", 12 * 2 * 50), ("BipedalWalker-v3", None), ("toys:Slow-v0", None)):
         words = ["-e", env, "-p", "6", "-r", "2", "-g", "2", "--set", "env.max_episode_steps=50"]
         assert work_of(load([*words, "--set", "held_out_episodes=0"]).configs) == Work(12, few)
+
+
+def test_the_work_of_an_unknown_environment_is_unknown_before_its_module_is_imported(monkeypatch, tmp_path):
+    """The process that starts the ranks need not import it: it may be slow, or initialize MPI."""
+    (tmp_path / "imported_late.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    work = work_of(load(["-e", "imported_late:Env", "-p", "6", "-r", "2"]).configs)
+    assert (work.episodes_at_once, work.quick_steps) == (12, None)
+    assert "imported_late" not in sys.modules
 
 
 def test_threads_serve_all_cores_of_exact_tasks_unless_their_number_is_given(monkeypatch):

@@ -121,10 +121,11 @@ def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> lis
     # Each of k lines that hide one another draws one dash in k, and leaves gaps for the dashes of the other lines.
     styles: list[dict[str, Any]] = [{} for _ in lines]
     for group in groups.values():
+        if len(group) == 1:
+            continue
         gap = (len(group) - 1) * _DASH_LENGTH
         for turn, n in enumerate(group):
-            if gap:
-                styles[n] = {"ls": (turn * _DASH_LENGTH, (_DASH_LENGTH, gap))}
+            styles[n] = {"ls": (turn * _DASH_LENGTH, (_DASH_LENGTH, gap))}
     return styles
 
 
@@ -317,7 +318,7 @@ def without_overlap(heights: Sequence[float], needed: Sequence[float]) -> Float6
         while len(stacks) > 1:
             _, end_below = _extent(stacks[-2], heights, needed)
             begin, _ = _extent(stacks[-1], heights, needed)
-            if end_below <= begin:
+            if not end_below > begin:  # also if one is NaN
                 break
             upper = stacks.pop()
             stacks[-1] += upper
