@@ -520,8 +520,7 @@ def test_every_door_is_described():
         for library in libraries.split(", ")
     }
     for library, paths in doors.items():
-        if library != "cupy":  # is to come
-            assert {path.partition("/")[0].removesuffix(".py") for path in paths} == {described[library][0]}
+        assert {path.partition("/")[0].removesuffix(".py") for path in paths} == {described[library][0]}
 
 
 def test_the_2020_experiment_is_the_command_in_the_pages():

@@ -130,15 +130,16 @@ class Record:
     champion_fitness: float = column("champion/fitness", "G", np.float64,
         "fitness of the best candidate of each generation", "reward")
     champion_step_hashes: UInt8 = column("champion/step_hashes", "L 2", np.uint8,
-        "after each step of the best candidates, a byte of the hash of all observations so far, one of all outputs; at "
-        "most 4,096 steps of an episode, all episodes end to end, generation after generation", "hash", chunk=2**14)
+        "after each step of the best candidates, a byte of the hash of all observations so far, and a byte of the hash "
+        "of all outputs so far; at most 4,096 steps of an episode, all episodes end to end, generation after "
+        "generation", "hash", chunk=2**14)
     """[Σ min(length, MAX_HASHED_STEPS), 2], over the best candidate's episodes; in the file, also over generations."""
     fingerprints: UInt64 = column("fingerprint/episodes", "G P E 2", np.uint64,
         "fingerprints of all observations, and of all network outputs, of each episode", "hash")
     genome_fingerprints: UInt64 = column("fingerprint/genomes", "G P", np.uint64,
         "fingerprint of weights and mask of each candidate", "hash")
     trace_fingerprints: UInt64 = column("fingerprint/traces", "G P", np.uint64,
-        "fingerprint of the traces of each candidate; 0 if the traces stayed at a worker", "hash")
+        "fingerprint of the traces of each candidate; 0 without traces, or if the traces stayed at a worker", "hash")
     normalizer: Float32 | None = column("generation/normalizer", "G 2 O", np.float32,
         "mean that is subtracted from observations, and factor by which the difference is multiplied; only if they are "
         "normalized", optional=True)
