@@ -387,17 +387,19 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
     if key == name and (close := difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=0.75)):
         return f"Did you mean the argument {close[0]} of evolve.train?"
     sections = {section: _names_in(section, field.annotation, table) for section, field in fields.items()}
-    for setting in (name, meant):
-        if keys := _keys_named(setting, sections):
-            return f"Did you mean {' or '.join(keys)}?"
-    for setting in (name, meant):
-        if found := _kinds_with(setting, sections, table):
-            return found
-    if key != name:
-        return ""  # the caller then proposes similar settings of the section
+    by_key = [_did_you_mean(_keys_named(each, sections)) for each in (name, meant)]
+    by_kind = [_kinds_with(each, sections, table) for each in (name, meant)]
+    # Within a section, a setting of another strategy comes before the meaning of its name in other tools.
+    in_order = [*by_key, *by_kind] if key == name else [by_key[0], by_kind[0], by_key[1], by_kind[1]]
+    found = next(filter(None, in_order), "")
+    if found or key != name:  # without advice, the caller proposes similar settings of the section
+        return found
     known = dict.fromkeys(each for section, names in sections.items() for each in (section, *names))
     close = difflib.get_close_matches(name, known, n=3)
-    keys = [key for each in close for key in _keys_named(each, sections)]
+    return _did_you_mean([key for each in close for key in _keys_named(each, sections)])
+
+
+def _did_you_mean(keys: Sequence[str]) -> str:
     return f"Did you mean {' or '.join(keys)}?" if keys else ""
 
 

@@ -55,6 +55,9 @@ def test_a_setting_of_another_strategy_names_the_strategies_that_have_it():
     assert hint("strategy.mutation_rate", strategy="ga") == "Did you mean strategy.weight_noise?"
     assert hint("strategy.radius_init", strategy="pgpe") == "Did you mean strategy.initial_radius?"
     assert "strategy.sigma_learning_rate is a setting of pgpe." in hint("strategy.stdev_learning_rate", strategy="snes")
+    assert "strategy.optimizer is a setting of openai-es. Settings of pgpe: " in hint(
+        "strategy.optimizer", strategy="pgpe"
+    )
 
 
 def test_a_table_has_no_seed():
