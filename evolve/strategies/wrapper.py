@@ -1,6 +1,6 @@
 """Strategies around another strategy: `Multistart` makes several starts, `Restarting` restarts a stalled search.
 
-Both judge a search by a score: the mean fitness over its last k generations. k is a quarter of `start_generations` or
+Both compare searches by a score: the mean fitness over its last k generations. k is a quarter of `start_generations` or
 of `restart_after`, rounded up. If a strategy has survivors, `Multistart` counts only the fitness of survivors.
 """
 
