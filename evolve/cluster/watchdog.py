@@ -31,6 +31,7 @@ from evolve.errors import EpisodeTimeout, Interrupted
 
 SOON = 1.0
 """Seconds that watched code may take to return after `interrupt_soon`."""
+_MOST_RAISED = 4  # the trial before a run may interrupt a few episodes, one after another, without a `pat`
 _SIOCGIFADDR = 0x8915  # the request to Linux for the address of a network interface
 _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
@@ -63,7 +64,7 @@ class Watchdog:
         # The times (`time.monotonic`) of the first `pat`, of the last `pat`, and of the last `_arm`.
         self._begun_at = self._patted_at = self._armed_at = -math.inf
         self._warned = False  # whether the first of two alarms has rung
-        self._raised = False  # whether EpisodeTimeout was raised since the last `pat`
+        self._raised = 0  # how often EpisodeTimeout was raised since the last `pat`
         self._paused = False
         self._handles_suspension = False
         self._hurries = False  # whether alarms come after `SOON` seconds and raise Interrupted
@@ -81,7 +82,7 @@ class Watchdog:
             if now - self._armed_at > patience(self._limit):  # the traceback was printed meanwhile
                 _explain(now - self._patted_at)
         self._patted_at = now
-        self._warned = self._raised = False
+        self._warned, self._raised = False, 0
         if now - self._armed_at > 5 * self._every:  # more rarely than the alarm, because `_arm` starts a thread
             self._arm(now)
 
@@ -166,9 +167,9 @@ class Watchdog:
         if self._warned:
             self._warned = False
             self._set_alarm()  # for the next environment
-            # If the watched code catches the exception and goes on, the timer of the traceback runs out.
-            if not self._raised:
-                self._raised = True
+            # If the watched code catches each exception and goes on, the timer of the traceback runs out at last.
+            self._raised += 1
+            if self._raised <= _MOST_RAISED:
                 self._arm(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
         self._warned = True

@@ -298,6 +298,7 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
     normalizer = no_moments.normalizer() if config.normalize_observations else None
     batch = EpisodeBatch.of(0, Purpose.CHECK, genomes, keys, episodes, normalizer)
     with closing(rollout), Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
+        rollout.call_on_fault(watchdog.pat)  # within a tick, several episodes may hang one after another
         rollout.submit(batch)
         steps = ticks = 0
         begin = math.inf

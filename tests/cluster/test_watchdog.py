@@ -292,15 +292,15 @@ def test_each_of_several_hanging_episodes_has_its_own_time(monkeypatch):
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **_: armed.append(seconds))
     env = {"id": "toys:Faulty-v0", "kwargs": {"how": "alarm", "share": 1.0}, "on_failure": "worst"}
     table = {"env": env | {"max_episode_seconds": 60.0}, "network": {"name": "mlp", "hidden": [2]}}
-    made = prepare(parse(Config, table | {"compute": {"check": False, "slots": 4}}))
-    genomes = initial_genomes(made.network, 0, 0, range(4))
-    batch = EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(0, 4), range(1))
+    made = prepare(parse(Config, table | {"compute": {"check": False, "slots": 12}}))
+    genomes = initial_genomes(made.network, 0, 0, range(12))
+    batch = EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(0, 12), range(1))
     seconds = itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
     armed.clear()
     results = Coordinator(Transport(), make_rollout).evaluate(made.rollout_spec, batch)
     assert np.isnan(results.returns).all()
-    assert len(armed) > 8  # at the beginning, at each alarm, and after each failure
+    assert len(armed) > 24  # at the beginning, at each alarm, and after each failure
     assert set(armed) == {patience(60.0)}
 
 
