@@ -80,7 +80,7 @@ def test_options_that_the_file_lacks_are_given_again():
 def test_no_command_resumes_a_file_that_was_moved(call, tmp_path, monkeypatch):
     def move_and_stop(*_):
         (tmp_path / "out").rename(tmp_path / "moved")
-        raise Stopped("SIGTERM")
+        raise Stopped("stopped by SIGTERM")
         yield
 
     monkeypatch.setattr("evolve.cli.run.iterate", move_and_stop)

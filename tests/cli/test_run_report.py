@@ -85,7 +85,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_any_work(call, tmp_path
 
 @pytest.mark.cold
 def test_a_report_that_is_stopped_can_be_made_later(call, monkeypatch):
-    monkeypatch.setattr(report, "write_page", Mock(side_effect=Stopped("SIGTERM")))
+    monkeypatch.setattr(report, "write_page", Mock(side_effect=Stopped("stopped by SIGTERM")))
     done = call("run", *TINY, "--report")
     later = command_line("report", "out/seed-0.h5", "-o", "out/report.html")
     assert done.code == 75
