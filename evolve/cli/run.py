@@ -335,8 +335,8 @@ def _evolve(
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
     for number, run in enumerate(runs, 1):
-        not_replaced = [later for later in runs[number:] if later.path in replaced]
-        command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite, not_replaced)
+        still_to_replace = [later for later in runs[number:] if later.path in replaced]
+        command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite, still_to_replace)
         generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
         if run.path not in replaced and resume.is_over(run):
             played, _ = store.read_progress(run.path)

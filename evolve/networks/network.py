@@ -330,7 +330,7 @@ class SlotArrays:
     def fits(self, _genomes: Genomes) -> bool:
         """Return whether episodes of these genomes may run beside the episodes that are running.
 
-        A batch refuses genomes if their columns (`columns_of`) need another layout than those of the running episodes.
+        A batch refuses genomes if `columns_of` gives their columns another layout than the running episodes have.
         """
         return True
 
