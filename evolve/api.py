@@ -159,6 +159,7 @@ class Sweep(Sequence[Run]):
                 scores.append(run.held_out.mean)
         means = {point: statistics.mean(np.array(scores)) for point, scores in by_point.items()}
         rows = []
+        # A point without a held-out mean has NaN, and comes last.
         for cells in sorted(means, key=lambda cells: np.nan_to_num(means[cells], nan=-np.inf), reverse=True):
             scores = by_point[cells]
             of_seeds = between((min(scores), max(scores))) if len(scores) > 1 else ""
@@ -252,7 +253,9 @@ def train(
         file = given.path.absolute()  # a callback may change the current directory
         with closing(evolve_elsewhere(given, options, size)) as generations:
             see(given, generations)
+        # The run keeps the path as the caller gave it, which may be relative.
         return Run(replace(store.read(file), path=given.path))
+    # No ranks were started, so this process plays, or the ranks on which a launcher started the script.
     ranks = script_ranks()
 
     def work(coordinator: Coordinator) -> bytes:
@@ -267,6 +270,7 @@ def train(
     answer = unpack(ranks.call(work))
     path = Path(answer["path"])
     run = Run(store.read_image(path, answer["image"]) if "image" in answer else store.read(path))
+    # Rank 0 planned the run with its own argument `seed`. So only another rank can have asked for another seed.
     if seed not in (None, run.seed):
         cure = "All ranks work on one run. Train seed after seed, or start a job for each seed."
         raise InputError("seed", f"the same seed on all ranks, {run.seed} as on rank 0", seed, cure)
@@ -321,11 +325,13 @@ def sweep(
         points = sweep_from_arguments(grid, experiment, seeds, output, settings)
         for _, config in points:
             for plan in plan_runs([prepare(config)], resume=resumes):
+                # Both calls raise the InputError that the run itself would raise later. Their results are not needed.
                 plan.experiment.strategy(plan.seed)
                 preview(plan, resumes, overwrite)
         planned = [(values, config.to_toml(), seed) for values, config in points for seed in config.seeds]
         return json.dumps(planned).encode()
 
+    # Rank 0 makes the list, and all ranks receive it, because `train` must be called on all ranks with the same run.
     planned = json.loads(script_ranks().call(check))
     runs: list[Run] = []
     for _, text, seed in planned:
@@ -366,6 +372,7 @@ def iterate(
         if ranks.leads:
             yield from _lead(ranks, lambda: given or make_plan(), options)
         else:
+            # An empty answer ends the loop, see `_lead`.
             while answer := ranks.follow():
                 yield unpack_generation(answer)
 
@@ -373,6 +380,7 @@ def iterate(
 def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOptions) -> Iterator[Generation]:
     """Evolve a run on rank 0. Send each generation to the other ranks, and then yield it."""
     try:
+        # The other ranks already wait for an answer. So even an error of the plan must be sent to them, below.
         plan = make_plan()
         coordinator = ranks.coordinator()
         for generation in evolve_here(ranks, coordinator, plan, options, options.reporter):

@@ -54,6 +54,7 @@ class NotebookDisplay(Display):
 
     def start(self) -> None:
         """Show the bar."""
+        # Only a notebook has IPython. By the handle from IPython, `update` replaces the output of the cell.
         self._cell = importlib.import_module("IPython.display").display(self, display_id=True)
 
     def update(self, task_id: TaskID, **changes: Any) -> None:

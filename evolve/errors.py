@@ -61,6 +61,7 @@ class EvolveError(Exception):
 
     def __init__(self, *parts: "str | Setting | EvolveError") -> None:
         self._parts: tuple[str | Setting, ...] = ()
+        # The parts of another error stay apart, so that `worded` also spells the settings in them.
         for part in parts:
             self._parts += part._parts if isinstance(part, EvolveError) else (part,)
         super().__init__("".join(map(str, self._parts)))
@@ -176,6 +177,8 @@ _ATTRIBUTES = ("argument", "expected", "got", "which", "message", "key")
 
 def error_to_json(error: BaseException) -> bytes:
     """Return an error as JSON, from which `error_from_json` restores it in another process."""
+    # A subclass such as UnknownKeyError is sent as its nearest base in `_KINDS`. A foreign class may have an equal
+    # name, so the classes themselves are compared.
     kinds = [base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base]
     kind, attributes = "", {}
     if kinds:  # an error of this package; the attributes of a foreign exception may be anything
@@ -210,6 +213,7 @@ def on_error(undo: Callable[[], object]) -> Iterator[None]:
 def check_whole(argument: str, value: Any, least: int) -> int:
     """Return a value as an int. Raises InputError unless it is a whole number of at least `least`, and no bool."""
     try:
+        # `index` takes the integers of NumPy, too, and refuses floats.
         whole = operator.index(value)
     except TypeError:
         whole = least - 1  # an invalid number

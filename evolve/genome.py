@@ -112,6 +112,7 @@ def select(source: GenomeSource, candidates: Int64) -> GenomeSource:
     if isinstance(source, Genomes):
         return source.take(candidates)
     if isinstance(source, SelectedGenomes):
+        # The new selection refers to the source itself, so that selections of selections form no chain.
         return SelectedGenomes(source.source, source.candidates[candidates])
     return SelectedGenomes(source, candidates)
 

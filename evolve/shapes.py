@@ -54,6 +54,7 @@ def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLi
     names = symbols.split()
     lengths = [int(name) if name.isdigit() else sizes.get(name) for name in names]
     fits = array.ndim == len(names)
+    # `zip` raises an error for different numbers of axes, so these are compared first.
     fits = fits and all(length in (None, found) for length, found in zip(lengths, array.shape, strict=True))
     if not fits or array.dtype != dtype:
         known = [f"{name}={length}" for name, length in zip(names, lengths, strict=True) if length is not None]

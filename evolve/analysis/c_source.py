@@ -123,15 +123,19 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     """
     arrays = RecordedArrays()
     batch = experiment.network.batch(1, arrays)  # type: ignore[arg-type]  # they stand in for the arrays of a back end
+    # Only the batch of a network with a C kernel asks for a kernel.
     if not arrays.kernel_name:
         cure = "Export it as JSON (.json), which holds every network."
         raise InputError("network", "a network with a C kernel", experiment.config.network.name, cure)
-    seeds = np.zeros(1, np.int64)  # plastic-mlp draws its first weights from the environment seed: take seed 0
+    # `load` puts the values at the start of an episode into the arrays. plastic-mlp draws its first weights from the
+    # environment seed: take seed 0.
+    seeds = np.zeros(1, np.int64)
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
     # The C file stores as constants the arrays that the kernel only reads, the start values of other arrays unless all
     # are zero, and the normalizer. So an array of `state` is also in `constants` if it has such start values.
     constants = [array for array in arrays.made if array.constant or array.start.any()]
     state = [array for array in arrays.made if not array.constant]
+    # The structure has the addresses of the arrays, so C needs the arrays first.
     definitions = [*map(_definition, arrays.made), _structure(arrays)]
     if normalizer is not None:
         names = "subtracted", "multiplied"
@@ -163,6 +167,7 @@ def describe_spaces(experiment: Experiment) -> list[str]:
     spaces, scale = experiment.spaces, experiment.config.env.action_scale
     lines = []
     first = 0
+    # The parts of the observation. An observation without parts is explained by the template.
     if kind_of(spaces.observation) in ("Dict", "Tuple"):
         for name, space in _parts("observation", spaces.observation):
             size, _ = observation_encoder(space)
@@ -170,6 +175,7 @@ def describe_spaces(experiment: Experiment) -> list[str]:
             first += size
     if spaces.action is None:
         return [*lines, "The task reads the outputs in its own way."]
+    # The parts of the action. `first` is the number of the first output of a part.
     first = 0
     for name, space in _parts("action", spaces.action):
         size, _ = action_decoder(space, scale)
@@ -220,6 +226,7 @@ def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
         number = name if size == len(rows) else f"number {place - first} of {name}"
         stretched = "output" if half == 1 else f"{half:.9g} * output"
         value = f"{centre:.9g} + {stretched}" if centre else stretched
+        # An output is in [-1, 1], so limits at the ends of this range need no words.
         limits = "" if (floor, ceiling) == (centre - half, centre + half) else f", in [{floor:.9g}, {ceiling:.9g}]"
         rounded = ", rounded to whole numbers" if is_rounded(space) else ""
         lines.append(f"{_range('output', place, size)}: {number} is {value}{limits}{rounded}")
@@ -228,6 +235,7 @@ def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
 
 def _inlined(header: str, seen: set[str]) -> str:
     """Return a header with the headers that it includes, each once, and without the parts for CUDA compilers."""
+    # This check replaces the line #pragma once, which the text leaves out.
     if header in seen:
         return ""
     seen.add(header)
@@ -254,6 +262,8 @@ def without_cuda(text: str) -> str:
     stack: list[bool | None] = []
     for line in text.splitlines():
         words = line.split()
+        # A host compiler does not define __CUDACC__, so it sees the lines after #ifndef. All other tests stay in the
+        # text, for the compiler of the policy.
         if line.startswith("#if"):
             cuda = words[1:] == ["__CUDACC__"]
             stack.append((words[0] == "#ifndef") if cuda else None)
@@ -273,6 +283,7 @@ def _definition(array: RecordedArray) -> str:
     """Return the C definition of an array, with its values at the start if these are not all zero."""
     if array.constant:
         return _array(f"array_{array.address}", array.start, "static const")
+    # C has no arrays of length 0.
     memory = f"static {_TYPES[array.start.dtype]} array_{array.address}[{max(1, len(array.start))}];"
     start = _array(f"start_{array.address}", array.start, "static const") if array.start.any() else ""
     return start + memory
@@ -296,6 +307,7 @@ def _structure(arrays: RecordedArrays) -> str:
 
 
 def _field(value: Any, kind: Any) -> str:
+    # `RecordedArrays` counts from 1, so 0 and None are the null pointer.
     if kind is ADDRESS:
         return f"array_{value}" if value else "0"
     if kind is FLOAT:

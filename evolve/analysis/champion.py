@@ -63,6 +63,7 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
     """
     if isinstance(run, StoredChampion):
         return Champion(run.held_out.weights, run.held_out.mask, None)
+    # A complete run that gets more generations keeps its held-out evaluation, of an earlier champion, for a while.
     if generation is None and run.complete and run.held_out is not None:
         return Champion(run.held_out.weights, run.held_out.mask, None)
     generation = run.num_generations - 1 if generation is None else generation
@@ -92,6 +93,7 @@ def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) ->
     check_begun("there is no champion", run)
     experiment = training.reload(run) if traces else training.reload_policy(run)
     champion = chosen_champion(run, experiment, which)
+    # `mean_traces` takes a genome without a generation for the held-out champion, and plays the held-out episodes.
     if traces and champion.name:
         raise InputError("traces", "neither connections nor cell beside it", "one of them")
     if traces and not experiment.network.num_traces:
@@ -118,6 +120,7 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
     # A file of an earlier version lacks the spaces; a new file has them.
     header = replace(run.header, spaces=experiment.spaces.to_json())
     totals = run.digest, run.num_generations, run.steps, run.seconds
+    # A run that starts from this file weights the normalizer by the number of these observations.
     seen = 0 if normalizer is None else num_observations(experiment, run)
     stored = StoredChampion(path, header, held_out, normalizer, *totals, seen)
     write_champion(stored)
@@ -131,6 +134,7 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
     """
     purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
     chosen = verification.choose_episode(run, experiment, champion.generation, purpose=purpose)
+    # The first episode has the key and the normalizer of all episodes.
     first = episode_batch(run, experiment, chosen)
     if champion.generation is None:
         assert run.held_out is not None
@@ -139,6 +143,7 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
     else:
         assert isinstance(run, StoredRun)
         episodes = experiment.config.episodes
+        # Settings such as `episode_cap` give a generation its own limit of steps.
         experiment = training.with_recorded_limit(experiment, run.records, champion.generation)
     genome = Genomes(champion.weights[None], champion.mask[None])
     candidate = np.array([chosen.candidate])
@@ -168,6 +173,7 @@ class NetworkObserver:
     """A copy of the network of an episode. It receives the same observations, and does not affect the episode."""
 
     def __init__(self, run: Stored, experiment: training.Experiment, chosen: Episode) -> None:
+        # Batches report their activity with the back end numpy. All back ends give the same bits.
         self._batch: Batch = experiment.network.batch(1, "numpy")
         episode = episode_batch(run, experiment, chosen)
         slot = np.zeros(1, np.intp)
@@ -185,6 +191,7 @@ class NetworkObserver:
 
     def see(self, observation: Float32) -> Activity:
         """Return the activity at an observation [O]. Call it with every observation of the episode, in order."""
+        # The normalizer reads this array, so copy the observation into the array.
         self._observations[0] = observation
         self._batch.step(self._observations if self._normalizer is None else self._normalizer.normalize(1))
         return self._batch.activity(0)  # type: ignore[attr-defined]  # see `has_activity`
@@ -247,6 +254,7 @@ def elites_of(run: StoredRun) -> list[Elite]:
         raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
     return [
         Elite(
+            # The archive has only the filled cells, so `place` is not the number of a cell.
             strategy.indices(int(state.cells[place])),
             float(state.fitness[place]),
             dict(zip(strategy.measured, state.measures[place].tolist(), strict=True)),
@@ -284,8 +292,10 @@ def fronts_of(run: StoredRun) -> list[Front]:
         shape = len(record.fitness), W  # selection reads no genome, so one number stands for all
         no_genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.False_, shape))
         state = strategy.tell(state, no_genomes, Results(record.fitness, measures=record.measures))
+        # Front 0 has the genomes that no other genome dominates.
         found = np.flatnonzero(state.fronts == 0)
         scores, measures = state.parents.score[found], state.measures[found]
+        # The last key of `lexsort` counts first: the measure, then the mean fitness, then the candidate's number.
         order = np.lexsort((state.candidates[found], -scores, measures[:, 0]))
         fronts.append((state.candidates[found][order], scores[order], measures[order]))
     return fronts
@@ -301,7 +311,8 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
     check_generation(run, number)
     names = names_of_measures(run)
     order, fitness, measures = fronts_of(run)[number]
-    kept: dict[int, tuple[int, Genomes]] = {}  # the evaluations and the genome of each candidate in the checkpoint
+    # The evaluations and the genome of each candidate in the checkpoint, which exists only for the last generation.
+    kept: dict[int, tuple[int, Genomes]] = {}
     if number == last:
         _, state = training.restore(training.reload_policy(run), run)
         assert isinstance(state, FrontState)

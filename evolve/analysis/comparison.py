@@ -90,6 +90,7 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
                 break
         else:
             groups.append((config, [run]))
+    # Label each group by the names and settings in which the groups differ.
     distinctions = _distinctions([config for config, _ in groups])
     if any(len(settings) > _MOST_SETTINGS for _, settings in distinctions):
         # Names of directories replace the settings if each group has a directory of its own.
@@ -135,6 +136,7 @@ def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]
         if names not in short_names:
             keys = {key for other in alike for key, _, _ in group_differences(alike[0], other)}
             short_names[names] = _short_names(sorted(keys))
+        # `differences` compares a start as a whole, under the key `start_from`, so a start has one text.
         values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
         values["start_from"] = _start_in_words(config.start_from, [other.start_from for other in alike])
         own_names = [name for name, differs in zip(names, names_differ, strict=True) if differs]
@@ -154,6 +156,7 @@ def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOp
     named = start.model_copy(update={"digest": None})
     chosen = named.model_dump(mode="json", exclude={"file"}, exclude_none=True)
     words = " ".join([start.file or "a given genome", *(f"{name} {value}" for name, value in chosen.items())])
+    # The digests of all starts that have these words.
     digests = {other.digest for other in starts if other and other.model_copy(update={"digest": None}) == named}
     return words if len(digests) == 1 else f"{words} {str(start.digest)[:8]}"
 
@@ -253,6 +256,7 @@ def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[
             longest = kept.setdefault(run.header.seed, run)
             if longest is not run:
                 left_out.append(_why_left_out(run, longest))
+        # The kept runs have the order of the group again, not the order of their lengths.
         seeds = dict.fromkeys(run.header.seed for run in group.runs)
         kept_groups.append(replace(group, runs=tuple(kept[seed] for seed in seeds)))
     notes = [f"a seed counts once, so these are left out: {'; '.join(left_out)}"] if left_out else []
@@ -268,6 +272,8 @@ def _extent(run: StoredRun) -> tuple[int, bool, int]:
 
 def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
     """Return the path of a run, and its relation to the kept run of the same seed."""
+    # Digests are chained: if the digests of a generation are equal, so are all generations before it. The kept run is
+    # never the shorter one.
     if kept.records[run.num_generations - 1].digest != run.records[-1].digest:
         return f"{run.path} (another run than {kept.path}: evolve.verify finds the first difference)"
     if run.num_generations < kept.num_generations:
@@ -431,6 +437,7 @@ def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, 
 def best_run(group: RunGroup) -> StoredRun:
     """Return the run of a group with the best held-out mean, or with the best last generation if none was evaluated."""
     score = _held_out_mean if any_evaluated(group.runs) else _last_best
+    # A comparison with NaN is always false, so `max` could return a run without a score.
     return max(group.runs, key=lambda run: score(run) if np.isfinite(score(run)) else -np.inf)
 
 
@@ -449,6 +456,7 @@ def _last_best(run: StoredRun) -> float:
 
 def _note_on_missing(runs: Sequence[StoredRun]) -> str:
     """Return a note about runs without a held-out mean and about failed held-out episodes; it may be empty."""
+    # A run is in one of these lists at most.
     all_failed, not_evaluated, some_failed = [], [], []
     for run in runs:
         path = sanitize(str(run.path))
@@ -492,6 +500,7 @@ def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
         seen += [record.returns for run in runs for record in run.records]
     else:
         seen = [np.array([record.champion_fitness for record in run.records]) for run in runs]
+    # Leave out empty arrays, because they have neither a minimum nor a maximum.
     known = [finite for finite in map(statistics.finite, seen) if finite.size]
     if not known:
         return -np.inf, np.inf
@@ -504,6 +513,7 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
 
     Return the sorted groups with their p values, and a note about tests that could not be made.
     """
+    # A group without scores has the mean NaN, and comes last.
     best, *others = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
     if not others:
         return [best], ""
@@ -524,6 +534,7 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     if len(whole) < tests:
         reasons.append("a group is tested against the best only if each seed of both has a score")
     if len(testable) < len(whole):
+        # The least number of seeds with which two groups of equal size can differ significantly.
         enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
         reasons.append(f"too few seeds for a significant difference from the best: each group needs {enough} seeds")
     note = f"{best.env}: {'; '.join(reasons)}." if reasons else ""

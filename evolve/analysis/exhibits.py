@@ -209,12 +209,14 @@ def film(
         raise InputError("seconds", "a time above 0", repr(seconds))
     if episode is not None:
         episode = check_whole("episode", episode, 0)
+    # Look for everything that may be missing before an episode is played.
     environments.draw_without_display()
     video.check_library()
     drawable, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool
     check_begun("there is no champion", run)
     changed = f", {changes}" if changes else ""
     shown_changes = f", in Gymnasium{changed}" if remark else changed
+    # Choose the episode of each genome.
     subjects, titles = [], []
     for which in genomes:
         champion = chosen_champion(run, experiment, which)
@@ -226,6 +228,7 @@ def film(
         elif episode is None:
             chosen, description = typical_episode(run, experiment, champion)
         else:
+            # The final champion plays held-out episodes, and the best of a generation plays training episodes.
             purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
@@ -234,6 +237,7 @@ def film(
         # remark replaces the description of the episode.
         about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
+    # The titles get the returns, which are known only after the episodes have been played again.
     mp4, jpeg, size, results = video.film_in_memory(subjects, seconds)
     returns = [number(float(each.returns[0])) for each in results]
     title = "; ".join(f"{title}: return {found}" for title, found in zip(titles, returns, strict=True))

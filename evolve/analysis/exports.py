@@ -66,7 +66,8 @@ def to_json(policy: "Policy") -> dict[str, Any]:
     if not np.isfinite(policy.genome.weights[0, mask]).all():
         raise InputError("network", "finite weights, because JSON has no others", "NaN or infinity")
     is_static = bool(getattr(network, "is_static", False))
-    static_weights = policy.weights if is_static else {}  # a static network may compute them from its genome
+    # A static network may compute its weights from the genome: binary-mask-mlp takes the mask.
+    static_weights = policy.weights if is_static else {}
     matrices = []
     for block in network.blocks:
         place = slice(block.start, block.stop)
@@ -179,6 +180,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
             cure = "If it consists of tanh layers, say so: is_static = True. Or export it as JSON (.json)."
         raise InputError("network", expected, kind, cure)
     weights = policy.weights
+    # Each block of a layer has a column for each neuron of the layer.
     columns = {block.layer: block.columns for block in network.blocks}
     sizes = [network.observation_size, *columns.values()]
     links: list[list[Link]] = []
@@ -190,6 +192,7 @@ def layers_of(policy: "Policy", name: str) -> Layers:
             is_recurrent = block.source > layer  # source l + 1 is layer l: this layer or a later one
             if is_recurrent and block.source not in remembered:
                 remembered.append(block.source)
+            # A matrix with biases has one row more than its source has nodes. The biases are the last row.
             rows = sizes[block.source]
             bias = matrix[rows] if block.rows > rows else None
             found.append(Link([(block.source, is_recurrent)], matrix[:rows], bias))
@@ -219,10 +222,12 @@ def onnx_model(policy: "Policy") -> bytes:
     helper, kinds = onnx.helper, onnx.TensorProto
     graph = _OnnxGraph(onnx)
     x = "observation"
+    # The normalization of observations.
     if policy.normalizer is not None:
         subtract, multiply = policy.normalizer
         x = graph.add("Mul", graph.add("Sub", x, graph.constant(subtract)), graph.constant(multiply))
         x = graph.add("Clip", x, graph.constant(-CLIP), graph.constant(CLIP))
+    # The layers. A recurrent link reads the value of the previous step from the input `memory`.
     sources = {0: x}
     previous = _memory_by_source(graph, layers)
     for layer, links in enumerate(layers.links):
@@ -238,6 +243,7 @@ def onnx_model(policy: "Policy") -> bytes:
     # The last A neurons of the last layer are the outputs; the others have no effect.
     if size > A:
         outputs = graph.columns(outputs, size - A, size)
+    # The inputs and outputs of the graph.
     results = []  # (name, value, type, shape) of each output of the graph
     space = _action_array_space(policy)
     if space is not None:
@@ -249,8 +255,10 @@ def onnx_model(policy: "Policy") -> bytes:
         graph_inputs.append(("memory", kinds.FLOAT, [M]))
         memory = graph.add("Concat", *(sources[source] for source in layers.remembered), axis=1)
         results.append(("next_memory", memory, kinds.FLOAT, [M]))
+    # Values have numbered names, so Identity gives each output its public name.
     for name, value, _, _ in results:
         graph.nodes.append(helper.make_node("Identity", [value], [name]))
+    # A dimension with a name, "N", may have any size.
     taken = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, kind, shape in graph_inputs]
     given = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, _, kind, shape in results]
     model = helper.make_model(
@@ -290,6 +298,7 @@ class _OnnxGraph:
 
         A MatMul has another order, and thus errors of up to 4e-6 after tanh.
         """
+        # [N, rows, 1] times [rows, columns] is [N, rows, columns]. The last running sum over the rows is the whole sum.
         wide = self.add("Unsqueeze", value, self.constant(np.array([2], np.int64)))
         products = self.add("Mul", wide, self.constant(matrix))
         sums = self.add("CumSum", products, self.constant(np.array(1, np.int64)))
@@ -325,6 +334,7 @@ def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) 
         best = graph.add("ArgMax", outputs, axis=1, keepdims=0)
         value = graph.add("Add", best, graph.constant(np.array(space.start, np.int64)))
     elif kind == "MultiDiscrete":
+        # Each number of the action has a group of outputs. The groups lie end to end.
         edges = np.cumsum([0, *space.nvec.ravel()]).tolist()
         parts = [graph.columns(outputs, a, b) for a, b in pairwise(edges)]
         choices = [graph.add("ArgMax", part, axis=1, keepdims=1) for part in parts]
@@ -333,12 +343,14 @@ def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) 
     elif kind == "MultiBinary":
         value = graph.add("Greater", outputs, graph.constant(np.float32(0)))
     else:
+        # `stretch` has float64 numbers, so `action_decoder` computes in float64, too.
         centre, half, floor, ceiling = map(graph.constant, stretch(space, policy.experiment.config.env.action_scale))
         wide = graph.add("Cast", outputs, to=types(np.dtype(np.float64)))
         value = graph.add("Add", centre, graph.add("Mul", half, wide))
         value = graph.add("Min", graph.add("Max", value, floor), ceiling)
         if is_rounded(space):
             value = graph.add("Round", value)
+    # The type and the shape of the space. A Discrete action is one number for each row already.
     value = graph.add("Cast", value, to=types(dtype))
     if kind != "Discrete":
         value = graph.add("Reshape", value, graph.constant(np.array([-1, *shape], np.int64)))
@@ -386,8 +398,9 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
         first, *following = (x.unsqueeze(2) * matrix).unbind(1)
         return sum(following, first)
 
-    class Network(torch.nn.Module):  # type: ignore[misc]
+    class Network(torch.nn.Module):  # type: ignore[misc]  # torch is imported on demand, so its type is Any
         def forward(self, observation: Any, memory: Any = None) -> tuple[Any, ...]:
+            # The steps are the same as in `onnx_model`.
             x = observation
             if normalizer is not None:
                 x = torch.clamp((x - normalizer[0]) * normalizer[1], -float(CLIP), float(CLIP))
@@ -402,6 +415,7 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
                     term = ordered_sum(torch.cat(inputs, 1), matrix)
                     terms.append(term if bias is None else term + bias)
                 sources[layer + 1] = torch.tanh(sum(terms[1:], terms[0]))
+            # The last A neurons of the last layer are the outputs; the others have no effect.
             outputs = sources[len(layers.links)][:, layers.sizes[-1] - experiment.action_size :]
             results = [] if space is None else [_torch_action(torch, policy, space, outputs)]
             results.append(outputs)
@@ -414,6 +428,7 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
 
 def _torch_action(torch: Any, policy: "Policy", space: Any, outputs: Any) -> Any:
     """Return the actions of a space for network outputs [N, A]."""
+    # The formulas are the same as in `_onnx_action`.
     kind = kind_of(space)
     if kind == "Discrete":
         return torch.argmax(outputs, 1) + int(space.start)

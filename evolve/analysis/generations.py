@@ -20,6 +20,7 @@ def pack(**values: Any) -> bytes:
     arrays: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
+            # `unpack` splits these names again.
             arrays |= {f"{name}/{key}": part for key, part in value.items()}
         elif value is not None:  # an array of bytes would lose zeros at their end
             arrays[name] = np.void(value) if isinstance(value, bytes) else value
@@ -38,6 +39,7 @@ def unpack(packed: bytes) -> dict[str, Any]:
             if is_part:
                 values.setdefault(name, {})[key] = array
             else:
+                # Numbers, texts and bytes are arrays without axes.
                 values[name] = array if array.shape else array.item()
     return values
 
@@ -47,6 +49,7 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
     records = run.records
     fitness = [_spread(record.fitness) for record in records]
     empty = _spread(np.zeros(0))
+    # Only the last row has held-out episodes, because the champion after the last generation plays them.
     held_out, failed = [empty] * len(records), [np.nan] * len(records)
     if records and run.held_out is not None:
         held_out[-1] = _spread(run.held_out.returns)
@@ -90,6 +93,7 @@ def idle_shares(run: StoredRun) -> Float64:
 
 def mean_idle_shares(run: StoredRun) -> list[float]:
     """Return the mean of `idle_shares` over the workers of each generation, in %; 0 if no worker was present."""
+    # `nanmean` would warn of a generation without workers.
     known = np.ma.masked_invalid(idle_shares(run))
     return known.mean(axis=1).filled(0).tolist()
 
@@ -109,6 +113,7 @@ def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
     """Return two columns for each metric: the mean of the best candidate's episodes, and of all episodes."""
     columns = {}
     for name in records[0].metrics if records else ():
+        # An episode without a return may have a metric of 0 or False, which must not count.
         played = [np.where(np.isnan(record.returns), np.nan, record.metrics[name]) for record in records]
         best = (values[record.champion_candidate] for values, record in zip(played, records, strict=True))
         columns[f"best_metric_{name}"] = [statistics.mean(values) for values in best]
@@ -203,6 +208,7 @@ class Evaluation:
         pairs += [(values, other.metrics[name]) for name, values in self.metrics.items()]
         return all(np.array_equal(ours, theirs, equal_nan=True) for ours, theirs in pairs)
 
+    # Equality compares the values of arrays, and arrays have no hash.
     __hash__ = None  # type: ignore[assignment]
 
     @property

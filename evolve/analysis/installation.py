@@ -88,6 +88,7 @@ def run_probe(
 
     The process is killed after a number of seconds, or when `stopping` is set.
     """
+    # The process has to import this copy of the package.
     path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
     deadline = time.monotonic() + seconds
     answer: tuple[str, str] | None = None
@@ -102,24 +103,28 @@ def run_probe(
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                start_new_session=True,
+                start_new_session=True,  # `kill_launcher` kills the process group, which must not be this one
             ) as process,
         ):
             try:
                 while answer is None:
                     if time.monotonic() > deadline or stopping.is_set():
                         return None, f"no answer within {seconds:g} s"
+                    # After a timeout, `communicate` may be called again, and loses no output.
                     with suppress(subprocess.TimeoutExpired):
                         answer = process.communicate(timeout=_CHECK_EVERY)
             finally:
+                # Kill the process here, because `Popen.__exit__` waits for the end of the process.
                 if process.poll() is None:
                     kill_launcher(process)
     except OSError as error:  # there is no such program, or no room for temporary files
         return None, f"{error}"
     out, err = answer
+    # Libraries may print lines, too, so only the line with the mark counts.
     answers = [line.partition(_MARK)[2] for line in out.splitlines() if _MARK in line]
     if answers:
         return json.loads(answers[0]), ""
+    # Without an answer, the last line is the reason.
     said = [line for line in (err or out).splitlines() if line.strip()]
     return None, f"exit code {process.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
 
@@ -135,9 +140,11 @@ def examine(transport: Transport, check: Callable[[], object] = lambda: None) ->
     software = machine_manifest(transport)
     revision = f" ({short_revision(software['revision'])})" if software["revision"] else ""
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {software['libc']}"
+    # The end of the `with` block waits for both threads. If `check` raises an error, `stopping` ends their processes.
     with ThreadPoolExecutor() as pool, on_error(stopping.set):
         mpi, gpu = pool.submit(_mpi, transport, stopping), pool.submit(_gpu, stopping)
         evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {python.rstrip(', ')}")
+        # The quick checks, while both probes run.
         quick = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
         while not (mpi.done() and gpu.done()):
             check()
@@ -195,6 +202,7 @@ def _mpi(transport: Transport, stopping: threading.Event) -> Finding:
         return Finding("MPI", "broken", f"{started} starts no ranks with mpi4py: {why}")
     ranks, library, mpi4py = found
     library = re.split(r"[,\n]", library)[0].strip()
+    # With the mpirun of another library, each process finds itself alone.
     if ranks != 2:
         cure = "Use its own mpirun, or set MPI4PY_LIBMPI to the library of this mpirun"
         return Finding("MPI", "broken", f"{started} is not the one of {library}, which mpi4py loads. {cure}")
@@ -206,6 +214,7 @@ def _gpu(stopping: threading.Event) -> list[Finding]:
     driver = driver_version()
     extra = "gpu" if driver is None or driver >= _CUDA13 else "gpu-cuda12"
     found, why = run_probe([sys.executable, "-c", _GPU_PROBE], os.environ, stopping)
+    # The probe has crashed or hung, for example in a driver.
     if found is None:
         return [Finding("GPU", "broken", why)]
     compiler = Finding("NVRTC", "missing", f"compiles the kernels of a GPU: {install_command(extra)}")
@@ -215,6 +224,8 @@ def _gpu(stopping: threading.Event) -> list[Finding]:
         about = f"{found['name']}, {found['architecture']}, {found['free_bytes'] / 1e9:.0f} GB"
         versions = f"driver for CUDA {_cuda(found['driver'])}, CuPy for CUDA {_cuda(found['runtime'])}"
         return [Finding("GPU", "works", f"{about}; {versions}"), compiler]
+    # No GPU was opened. If CuPy is installed, its error says why. Otherwise only a driver shows that there may be a
+    # GPU.
     expected, got = found["error"]
     if is_installed("cupy"):
         state: State = "missing" if expected in _ABSENT or not found["NVRTC"] else "broken"

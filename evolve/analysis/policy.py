@@ -102,6 +102,7 @@ class Policy:
             raise InputError("seed", f"a seed for each of {batch} rows, or one number", f"{len(seeds)} seeds")
         rows = len(seeds) if several else batch
         with self._lock:
+            # These lines come last, because `_begin` may raise an error, after which nothing must have changed.
             self._begin(rows, seeds)
             self._seeds, self._fixed_rows = seeds, rows  # rows: None if the first observation decides
 
@@ -116,7 +117,9 @@ class Policy:
             expected = f"at most 2**63 - {n:,} for {n:,} rows, because row i has the seed plus i"
             raise InputError("seed", expected, seeds[0])
         slots = n if self._remembers else min(n, _SLOTS)
+        # Only another number of slots needs a new batch. Otherwise `load` clears the slots of the present batch.
         if slots != self._slots:
+            # A float32 has four bytes.
             needed = 4 * slots * self.experiment.network.slot_size
             if needed > usable_memory():
                 expected = f"rows whose networks fit into {usable_memory() / 1e9:,.1f} GB of memory"
@@ -149,9 +152,11 @@ class Policy:
             return self._advance(observation)
 
     def _advance(self, observation: Any) -> Float32:
+        # Another library may have changed the arithmetic of this thread since the last call.
         restore_ieee()
         try:
             rows = _batch_size(self.experiment.spaces.observation, observation, is_batch=self._fixed_rows is not None)
+            # Encode and check the whole observation before any network advances, so that an error changes nothing.
             encoded = np.zeros((_num_networks(rows), self._codec.observation_size), np.float32)
             if rows is None:
                 self._codec.encode(observation, encoded[0])
@@ -171,6 +176,7 @@ class Policy:
         space = self.experiment.spaces.observation
         arrays = _map_members(lambda _, array: np.asarray(array), space, observations)
         for index, row in enumerate(rows):
+            # The default value binds the index of this round of the loop.
             observation = _map_members(lambda _, array, index=index: array[index], space, arrays)
             self._codec.encode(observation, row)
 
@@ -181,6 +187,7 @@ class Policy:
         if self._remembers and not self._at_start and rows != self._last_rows:
             given, began = _in_words(rows), _in_words(self._last_rows)
             raise ValueError(f"{given} in an episode that began with {began}: call reset first")
+        # If `reset` did not set the number of rows, this observation sets it, and may need another number of networks.
         if _num_networks(rows) != _num_networks(self._last_rows):
             self._begin(rows, self._seeds)
         self._at_start = False
@@ -189,6 +196,7 @@ class Policy:
     def _step(self, encoded: Float32) -> Float32:
         """Return the outputs [N, A] of the networks of all rows for observations [N, O]."""
         outputs = []
+        # There may be more rows than slots, see `_SLOTS`. The slots then compute part after part.
         for first in range(0, len(encoded), self._slots):
             part = encoded[first : first + self._slots]
             n = len(part)
@@ -332,6 +340,7 @@ def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
         fits = len(shape) == len(member.shape) + 1 and shape[1:] == tuple(member.shape) and shape[0] > 0
         sizes.add(shape[0] if fits else None)
 
+    # In a batch, all arrays have the same number of rows.
     _map_members(add, space, observations)
     if len(sizes) != 1 or None in sizes:
         raise refusal

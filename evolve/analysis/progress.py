@@ -32,7 +32,8 @@ def on_terminal(stream: TextIO | None = None) -> bool:
         return False
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
         return True
-    # Open MPI gives every rank pseudo-terminals, so mpirun's own stream decides.
+    # Open MPI gives every rank pseudo-terminals, so mpirun's own stream decides. O_NOCTTY: that terminal must not
+    # become the controlling terminal of this process.
     try:
         of_mpirun = f"/proc/{os.getppid()}/fd/{stream.fileno()}"
         with os.fdopen(os.open(of_mpirun, os.O_WRONLY | os.O_NOCTTY), "wb", buffering=0) as opened:
@@ -95,6 +96,7 @@ class RunsClock:
         if len(self._episodes) < 2:
             return ""
         done = sum(self._episodes[: self._current]) + share * self._episodes[self._current]
+        # The seconds for one episode, over all runs so far.
         pace = (time.monotonic() - self._begin) / done if done else 0.0
         seconds = eta + pace * sum(self._episodes[self._current + 1 :])
         return f"all {len(self._episodes)} runs {_clock(seconds)}"
@@ -154,6 +156,7 @@ class ProgressReporter:
             return
         self.completed += 1
         self._steps_taken += record.steps
+        # A limit of steps may end the run before its last generation.
         self._expected = self._estimate_generations()
         generation = f"generation {self.completed - 1}"
         etas = self._etas(self.completed)
@@ -166,6 +169,7 @@ class ProgressReporter:
             count = f"({self.completed} of {about}{self._expected})"
             times = ", ".join(filter(None, etas.values()))
             self._line = f"seed {self.seed}  {generation} {count}  {fitness}  {work}  {times}"
+            # If the last line is held back here, `__exit__` prints it.
             if time.monotonic() - self._printed_at >= self.every:
                 self._print_line()
 
@@ -191,6 +195,7 @@ class ProgressReporter:
 
     def _etas(self, completed: float) -> dict[str, Any]:
         """Return the remaining times of this run and of all runs, by the fields of the bar."""
+        # Both callers have more than `before` generations, so the divisors are above 0.
         before = self._completed_before
         eta = (time.monotonic() - self._begin) / (completed - before) * (self._expected - completed)  # seconds
         share = (completed - before) / (self._expected - before)
@@ -243,6 +248,7 @@ class ReportProgress:
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
+        # `start` counts on to 0 for the first run.
         self._done = -1
         self._name = ""
         self._refreshed_at = 0.0
@@ -272,6 +278,7 @@ class ReportProgress:
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Show the kind and the progress of the repeated episodes. It may be called often."""
+        # The end of an evaluation is always shown.
         if self.display is None or (time.monotonic() - self._refreshed_at < MIN_REFRESH and done < episodes):
             return
         self._refreshed_at = time.monotonic()

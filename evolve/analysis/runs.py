@@ -195,9 +195,11 @@ class _EvolvedFile:
         experiment = self._reloaded(**changes)
         if workers is not None:
             work = Work(arguments.get("episodes"), threads=num_threads(experiment.config))
+            # The ranks read the file again. They refuse a file that has changed, which the digest shows.
             request = {"path": self.path.absolute(), "digest": self._stored.digest, "method": method}
             request = plain(request | {"changes": changes, "arguments": arguments})
             answer = call_elsewhere(workers, work, f"{__name__}:play_for_script", request)
+            # Without an answer, no ranks were needed, and this process plays.
             if answer is not None:
                 return answer
         ranks, function = script_ranks(), getattr(self, method)
@@ -308,6 +310,7 @@ class _EvolvedFile:
         """
 
         def work(_: Coordinator) -> bytes:
+            # A path may have bytes that are not UTF-8, so the path travels as bytes.
             return bytes(self._export(check_path("path", path)))
 
         written = script_ranks().call(work)
@@ -321,6 +324,7 @@ class _EvolvedFile:
 
     def _reloaded(self, threads: int | str = "auto", **changes: Any) -> Experiment:
         """Return the experiment with changes, see `training.reload`; without changes, the cached `experiment`."""
+        # A change that is None, empty or False (`trains`) changes nothing.
         if threads == "auto" and all(value in (None, {}, False) for value in changes.values()):
             return self.experiment
         return training.reload(self._stored, threads=threads, **changes)
@@ -402,6 +406,7 @@ class Run(_EvolvedFile):
             raise InputError(str(self.path), "a run that stores all genomes", "a run that stores only champions", *cure)
         genomes, record = population(self.path, generation), self._stored.records[generation]
         best = int(record.champion_candidate)
+        # The champion in memory shows whether the file still has the same run.
         if genomes.weights[best : best + 1].tobytes() != record.champion_weights.tobytes():
             raise _changed_file(str(self.path), self.path)
         return genomes

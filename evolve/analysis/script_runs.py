@@ -127,11 +127,13 @@ def evolve_here(
     replaced = options.overwrite and preview(plan, overwrite=True).action == "replace"
     file: RunFile | None = None
     try:
+        # The check plays an episode of a run that is resumed, and a stop may end this episode.
         check = partial(spot_check, stop_reason=ranks.stop_reason)
         check_and_create_runs([plan], options.resume, ranks.transport, check, options.overwrite)
         if not replaced and is_over(plan):
             return
         with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan, ranks.transport)) as file:
+            # A script may end after any generation that it sees, so this generation must be on the disk.
             file.flush_every_generation = options.sees_each
             with open_reporter(plan, file.num_generations, file.steps) as reporter:
                 coordinator.progress = reporter.update
@@ -191,6 +193,7 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
         for kind, content in _messages(ranks, *cure):
             if kind == _DONE:
                 return
+            # The first message is `_BEGIN`, which `_Relay` sends when the run begins.
             if reporter is None:
                 reporter = stack.enter_context(options.reporter(plan, *json.loads(content)))
             elif kind == _UPDATE:
@@ -201,6 +204,7 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
                 reporter(generation.record)
                 if options.sees_each:
                     yield generation
+                    # Rank 0 waits for this message before it begins the next generation.
                     ranks.link.send(_GO_ON)
 
 
@@ -248,6 +252,7 @@ def _messages(ranks: StartedRanks, *cure: str | errors.Setting) -> Iterator[tupl
 
 def serve_script(work: ScriptWork) -> None:
     """Do the work of a rank that a script has started."""
+    # Only rank 0 communicates with the script.
     link = Link.to_script() if launched().rank == 0 else None
     try:
         ranks = script_ranks()
@@ -260,6 +265,7 @@ def serve_script(work: ScriptWork) -> None:
         if link is not None:
             link.send(_ERROR + errors.error_to_json(error))
     except BaseException as error:
+        # The script gets only the type and the message. The traceback is printed when this rank ends.
         if link is not None:
             failure = errors.RunError(errors.one_line(error))
             link.send(_ERROR + errors.error_to_json(failure))
@@ -272,6 +278,7 @@ def _answer(work: ScriptWork, ranks: Collective, link: Link, coordinator: Coordi
     if not request:
         raise Stopped(_SCRIPT_ENDED)
     sys.orig_argv[:] = request["command"]  # for the manifest of a run file
+    # Only the script shows the log messages, at the level of the logger of the script.
     _LOG.addHandler(_LogRelay(link))
     _LOG.propagate = False
     _LOG.setLevel(request["level"])
@@ -288,6 +295,7 @@ def _evolve_for_script(ranks: Collective, link: Link, request: Mapping[str, Any]
         experiment = prepare(load_config(request["config"]))
     except InputError as error:
         raise error_outside_script(error) from None
+    # Without arrays, the run begins with random genomes.
     if arrays := unpack(start):
         experiment = replace(experiment, start=Start(**arrays))
     plan = PlannedRun(experiment, request["seed"], Path(request["path"]))
@@ -296,6 +304,7 @@ def _evolve_for_script(ranks: Collective, link: Link, request: Mapping[str, Any]
         for generation in generations:
             if options.sees_each or options.progress:
                 link.send(_GENERATION + pack_generation(generation))
+            # The script answers each generation that it sees. If the script has left its loop, the link is closed.
             if options.sees_each and link.receive() is None:
                 break
     if link.is_closed:
@@ -337,6 +346,7 @@ class _Relay(ProgressReporter):
         self._link = link
         self._wanted = options.progress
         self._sent_at = 0.0
+        # The script makes its own reporter from these numbers.
         link.send(_message(_BEGIN, completed, steps))
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:

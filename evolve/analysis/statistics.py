@@ -103,6 +103,7 @@ def ratio_interval(one: Float64, other: Float64) -> Interval | None:
     centre = math.log(geometric_ratio(one, other))
     variances = [float(log.var(ddof=1)) / len(log) for log in logs]
     variance_of_difference = sum(variances)
+    # Without variance, the degrees of freedom would be 0 / 0.
     if not variance_of_difference:
         return math.exp(centre), math.exp(centre)
     parts = sum(variance**2 / (len(log) - 1) for variance, log in zip(variances, logs, strict=True))
@@ -119,8 +120,10 @@ def _without_overflow(statistic: Callable[[Float64], Any], sample: Float64) -> f
     known = finite(sample)
     if not len(known):
         return math.nan
+    # The largest absolute value is less than 2^exponent, so no scaled value exceeds 1.
     _, exponent = math.frexp(float(np.abs(known).max()))
     scaled = np.ldexp(known, -exponent)
+    # A deviation may exceed the largest float, and is then infinite.
     with np.errstate(over="ignore"):
         return float(np.ldexp(statistic(scaled), exponent))
 
@@ -148,6 +151,8 @@ def can_be_significant(n: int, m: int, tests: int = 1) -> bool:
 
 def holm(ps: Sequence[float]) -> list[float]:
     """Return the p-values of several tests, corrected for the number of tests by Holm's method (1979)."""
+    # The smallest of n p-values is multiplied by n, the next one by n - 1, and so on. No corrected p-value is below an
+    # earlier one.
     order = np.argsort(ps, kind="stable")
     products = np.minimum(1.0, np.arange(len(ps), 0, -1) * np.array(ps)[order])
     corrected = np.empty(len(ps))
@@ -228,6 +233,7 @@ def duration(seconds: float) -> str:
     """Return a time in words, such as "5.2 s", "3 min 05 s" or "2 h 07 min"; "unknown" for an invalid or huge time."""
     if not 0 <= seconds < 1e10:
         return "unknown"
+    # Round first: 59.96 s would be shown as 60.0 s.
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -249,6 +255,7 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     """Return names that distinguish files: their paths without the leading directories that all of them share."""
     parts = [path.parts for path in paths]
     shared = 0
+    # The last part of a path, the name of the file, always stays.
     while parts and all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):
         shared += 1
     return [sanitize(str(Path(*p[shared:]))) for p in parts]

@@ -58,6 +58,7 @@ class _EventFile:
         self._event, self._summary = events.Event, summaries.Summary
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}{filename_suffix}"
         self._file = files.RecordWriter(str(Path(directory, name)))
+        # The first event of a file states the version of the format.
         self._write(file_version="brain.Event:2")
         if purge_step is not None:
             self._write(step=purge_step, session_log=events.SessionLog(status=events.SessionLog.START))

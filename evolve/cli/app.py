@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 """Options with which a command plays no episode, and thus needs no workers."""
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
-"""The commands with the option `--workers`."""
+"""The commands for which `--workers` starts ranks. The option `--workers` of `contest` is another one."""
 _CLOSE_SECONDS = 5.0  # for each environment
 _EXIT_SECONDS = 30.0  # an exiting process waits at most this long for the threads of environments
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -74,6 +74,7 @@ def write_past_mpirun(text: str) -> None:
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
         return
     with suppress(OSError):
+        # Without O_NOCTTY, a terminal that is opened could become the controlling terminal of this process.
         descriptor = os.open(f"/proc/{os.getppid()}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
         try:
             begin = "\x1b[?25h\n" if os.isatty(descriptor) else ""  # the display has hidden the cursor
@@ -214,6 +215,7 @@ def launch_light(name: str, argv: list[str]) -> int | None:
     """
     _open_streams()
     asks_for_workers = any(word.startswith("--workers") for word in argv)
+    # A rank that has the option --workers is refused by `_run_in_ranks`.
     if cluster.launched().rank != 0 and not asks_for_workers:
         imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
         return _launch_here(Command(name, _no_body, argv))
@@ -231,6 +233,7 @@ def _open_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:  # closed before this process began
+            # The stream has no context manager, because it stays open until the process ends.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")  # a name that cannot be encoded must not end a command
@@ -246,6 +249,7 @@ def _run_in_ranks(command: str, argv: list[str], work: WorkOf | None) -> int | N
     work: Returns the amount of work, for `--workers auto` and `--workers 1`. If `work` is None, these two options start
         no rank here, and only rank 0 checks the command line.
     """
+    # Only --workers is read here. Rank 0 of the new ranks reads the other arguments.
     parser = Parser("evolve", "", add_help=False)
     parser.add_workers()
 
@@ -283,6 +287,7 @@ def stdout_for_json(is_json: bool) -> Iterator[None]:
         with redirect_stdout(sys.stderr):
             yield
     finally:
+        # C may still hold what an environment has printed. This text must leave before descriptor 1 is stdout again.
         ctypes.CDLL(None).fflush(None)
         os.dup2(stdout, 1)
         os.close(stdout)
@@ -307,6 +312,7 @@ def _launch_here(command: Command) -> int:
     faulthandler.enable()  # after MPI: its own handler prints no Python stack
     try:
         if transport.rank != 0:
+            # With --json, the environments of a worker must print to stderr, too: all ranks share stdout.
             replica = training.StrategyReplica()
             with stdout_for_json("--json" in command.argv):
                 cluster.serve(transport, kept_rollouts(), lambda: stop.signal, replica, _close_environments)
@@ -340,6 +346,7 @@ def _coordinate(command: Command, app: App) -> int:
     code = _guarded(command, app)
     # A supervisor asks its ranks to stop by SIGUSR1. SIGTERM comes from a launcher that ends the job after a death.
     is_lost = bool(transport.silent) or app.stop.signal == signal.SIGTERM
+    # Hand the code over before the ranks end: from then on, the supervisor kills a launcher that does not end in time.
     code = mpirun.hand_over(code, start_again=is_lost and code == Stopped.exit_code)
     all_have_left = cluster.dismiss(transport)
     with stdout_for_json("--json" in command.argv):  # an environment may print when it is closed
@@ -370,6 +377,7 @@ def _guarded(command: Command, app: App) -> int:
         with suppress(Answered):  # the parser has printed the help
             _remark(command)
             code = command.body(app, command.argv)
+        # The output is flushed here, so that the handlers below see its errors.
         sys.stdout.flush()
         return code
     except EvolveError as error:
@@ -417,6 +425,7 @@ def freeze_objects() -> None:
     gc.set_threshold(10_000, 5, 5)
 
 
+# Cached, because `_close_environments` closes the rollouts that the coordinator or the worker has used.
 @cache
 def kept_rollouts() -> "cluster.KeptRollouts":
     """Return the rollouts of this process."""
@@ -431,6 +440,7 @@ def exit_in_time(code: int) -> None:
 
     def end() -> None:
         time.sleep(_EXIT_SECONDS)
+        # The other ranks wait for this process in MPI_Finalize.
         cluster.finalize()
         threads = threading.enumerate()
         left = [each.name for each in threads if not each.daemon and each is not threading.main_thread()]

@@ -54,6 +54,7 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
         parser = parser_of(name)
         for action in parser._actions:
             _add_completions(action, shtab)
+        # The parent already has --help. argparse formats `help` with the operator %, so each % is doubled.
         commands.add_parser(name, parents=[parser], add_help=False, help=line.replace("%", "%%"), description=line)
     return everything
 
@@ -66,6 +67,7 @@ def _add_completions(action: argparse.Action, shtab: Any) -> None:
     elif action.dest in _ENVIRONMENTS:
         action.choices = environments.registered_ids()
     elif action.dest in _DIRECTORIES:
+        # shtab reads this attribute. argparse does not declare it.
         action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
     elif action.dest in _FILES:
         action.complete = shtab.FILE  # type: ignore[attr-defined]

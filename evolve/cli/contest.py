@@ -78,6 +78,7 @@ def _parser() -> Parser:
 def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
     """Return the options, completed with defaults. Raises InputError for invalid or incompatible options."""
     found = _parser().parse_args(argv)
+    # An option that was not given has the value None or False.
     given = {name for name, value in vars(found).items() if value is not None and value is not False}
     for option, others in _EXCLUDED.items():
         for other in others:
@@ -103,6 +104,7 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
     found.size = replace(size, most_repeats=found.repeats or size.most_repeats)
     found.output = found.output or Path(f"contest-{found.size.name}.json")
     if found.job is None and not found.validate:
+        # Refuse an existing file now, and not after the measurements.
         results.check_new(found.output)
     return found
 
@@ -140,6 +142,7 @@ def table(ranked: Sequence[ranking.RankedRow], several: bool, markdown: bool = F
     lines = [shown, *([row[name] for name in shown] for row in rows)]
     if markdown:
         lines.insert(1, ["---"] * len(shown))
+        # A bar would end the cell of the Markdown table.
         escaped = [[cell.replace("|", "/") for cell in cells] for cells in lines]
         return "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
     return display.table(lines, width(), {n for n, name in enumerate(shown) if name in _LEFT})
@@ -196,7 +199,7 @@ def comparison(compared: ranking.ContestRanking, markdown: bool) -> str:
 def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> list[tuple[int, str]]:
     """Return the numbers of workers and the back ends of the measurements, in order.
 
-    workers: The requested numbers of workers. None for 1, 2, 4, … and all cores.
+    workers: The requested numbers of workers. None for 1, 2, 4, … and all cores, or for 1 if `chosen` is "cupy".
     chosen: The requested back end. None for the fastest back end of the host. If `workers` is None, too, there is also
         a row for the GPU of this machine.
 
@@ -221,6 +224,7 @@ def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str
     """Measure a row in new processes. Return the row, or the exit code of a job that has failed."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "row.json"
+        # Several workers need a coordinator in addition. A single worker plays without MPI.
         words = mpirun_words(workers + 1) if workers > 1 else []
         words += [sys.executable, "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
         words += ["--repeats", str(size.most_repeats), *(["--unverified"] if unverified else [])]
@@ -268,6 +272,7 @@ def _rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]
         if isinstance(row, int):
             return rows, row
         rows.append(row)
+        # The times of two rows can be compared only if both rows did the same work.
         found = results.leg_difference(rows[0].legs, row.legs)
         if found:
             raise session.DifferentWorkError(f"different work: {row.title} against {rows[0].title}: {found}.")
@@ -321,11 +326,13 @@ def _body(app: App, argv: list[str]) -> int:
         return _compare(options)
     if options.validate:
         return _validate(app, options)
+    # `run_job` has started this process, and reads the file.
     if options.job is not None:
         options.job.write_text(_measure_here(app, options).model_dump_json(), encoding="utf-8")
         return 0
     load = load_averages()
     rows, code = _rows(app, options)
+    # If the first job has failed, there is nothing to write. Otherwise the rows of the other jobs are kept.
     if not rows:
         return code
     found = _result_file(app, options, rows, load)

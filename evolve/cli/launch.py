@@ -64,6 +64,7 @@ def run_until_complete(job: "Launch") -> int:
         if outcome is not None and not outcome.is_from_rank_0 and outcome.code == 0 and ended == job.runs:
             return 0
         # Neither number of the pair ever falls. So progress makes the pair greater.
+        # An attempt that was stopped only to take back a host does not count.
         futile = futile + 1 if now <= before and not job.reclaims_host else 0
         cause = "no host answers"
         if outcome is not None:
@@ -71,6 +72,7 @@ def run_until_complete(job: "Launch") -> int:
         done = f"{pluralize(generations, 'generation')} complete"
         if futile >= _MAX_FUTILE:
             job.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
+            # The launcher's 0 is no success here, because the run files do not confirm it.
             return 1 if outcome is None or outcome.code == 0 else outcome.code
         if not job.reclaims_host:
             job.say(f"{cause}; {done}; the run is resumed")
@@ -149,6 +151,7 @@ class Launch:
         self._allocated = options.hostfile is None and (
             options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1
         )
+        # Without a hostfile, this machine runs a coordinator, and a worker for each core.
         self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, number_of_cores() + 1)]
         is_alone = all(host.is_here for host in self._all_hosts)  # then ssh is not called, so --ssh is not checked
         if self._allocated:
@@ -157,6 +160,7 @@ class Launch:
             self._ssh = ["ssh"]
         else:
             self._ssh = command_words("--ssh", "ssh" if options.ssh is None else options.ssh)
+        # The limit of processes holds for this machine, and not for several hosts.
         if is_alone and not self._allocated:
             slots = sum(host.slots for host in self._all_hosts)
             check_not_too_many("--ranks" if options.ranks else "--hostfile", options.ranks or slots)
@@ -211,6 +215,7 @@ class Launch:
         ranks = self._ranks(hosts)
         where = "the allocation" if self._allocated else ", ".join(host.name for host in hosts)
         _say(f"{pluralize(ranks, 'rank') if ranks else 'ranks'} on {where}")
+        # If all hosts are this machine, or an allocation decides, the launcher needs no list of hosts.
         listed_hosts = [] if all(host.is_here for host in hosts) else hosts
         launcher = self._launcher.words(ranks, listed_hosts, self._folder)
         command = [*launcher, sys.executable, "-m", "evolve.run", *self._run_arguments]
@@ -220,6 +225,7 @@ class Launch:
         if ranks:
             env[CONNECT] = f"{2**futile * connect_seconds(ranks):g}"
         end_seconds = _END_SECONDS + _END_SECONDS_PER_RANK * ranks
+        # Rank 0 runs on the first host. On another host, rank 0 cannot tell this process that it has begun.
         begin = 2**futile * begin_seconds(ranks) if hosts and hosts[0].is_here else math.inf
         return self._supervisor.run(command, env, should_stop=self._should_stop, end_seconds=end_seconds, begin=begin)
 
@@ -229,6 +235,7 @@ class Launch:
             return self._requested_ranks or int(os.environ.get("SLURM_NTASKS") or 0)
         slots = sum(host.slots for host in hosts)
         all_slots = sum(host.slots for host in self._all_hosts)
+        # A job needs a coordinator and a worker, even if few hosts are left.
         return max(2, round((self._requested_ranks or all_slots) * slots / all_slots))
 
     def _should_stop(self) -> bool:
@@ -269,6 +276,7 @@ def _progress(path: Path) -> tuple[int, bool]:
 
 
 def _body(app: App, argv: list[str]) -> int:
+    # Arguments that this parser does not know belong to `evolve run`; `load` checks them below.
     options, run_arguments = _parser().parse_known_args(argv)
     if refused := next((word for word in run_arguments if word.split("=")[0] in _REFUSED), None):
         expected = f"the arguments of a run that can be resumed, without {', '.join(_REFUSED)}"

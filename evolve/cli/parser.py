@@ -68,6 +68,7 @@ def spelled(setting: Setting, command: str = "run") -> str:
     flag = flags_of("run").get(setting.key)
     if flag is None:
         return sanitize(f"--set {setting.key}={value}")
+    # The long option is the last one, as in "-e/--env".
     _, _, long_option = flag.rpartition("/")
     return sanitize(f"{long_option} {value}")
 
@@ -114,10 +115,12 @@ class Parser(argparse.ArgumentParser):
         """Raise InputError that names the option. For an unknown option, suggest an option with a similar name."""
         from evolve.config import nearest  # noqa: PLC0415 - only for errors
 
+        # The value of an option is wrong or missing.
         for wrong, expected in _MISTAKES.items():
             if found := re.fullmatch(wrong, message):
                 words = expected.format(*found.groups()).replace("'", "")  # some Pythons quote the choices
                 raise InputError(found[1], words, found[2] or "none")
+        # Otherwise argparse does not know a word, most often an option.
         unknown = re.search(r"unrecognized arguments: (-[^\s=]+)", message)
         known = [option for action in self._actions for option in action.option_strings]
         if unknown is None:
@@ -256,6 +259,7 @@ def command_line(command: str, *words: str | Path) -> str:
     ours = Path(sys.executable).with_name("evolve")
     found = shutil.which("evolve")
     by_name = found is not None and Path(found) == ours
+    # Only some commands can be started as `python -m evolve.COMMAND`.
     is_module = importlib.util.find_spec(f"evolve.{command}") is not None
     module = [f"evolve.{command}"] if is_module else ["evolve", command]
     begin = ["evolve", command] if by_name else ["python", "-m", *module]
@@ -275,6 +279,7 @@ def how_to_resume(
     overwrite: Whether the command line has the option --overwrite.
     left: The runs whose old files are not replaced yet.
     """
+    # `evolve launch` has started this process. Its own command line continues the run.
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
     if len(runs) > 1:

@@ -81,6 +81,7 @@ def _table(rows: Sequence[comparison.Comparison]) -> str:
     """Return the groups as lines, with their numbers under a header."""
     tested = any(row.against_best for row in rows)
     lines = [("experiment", "seeds", "mean", "95 % interval", "against the best" if tested else "")]
+    # If there are several environments, the name of each stands above its experiments, which are indented.
     for env in dict.fromkeys(row.env for row in rows):
         own = [row for row in rows if row.env == env]
         if len(own) < len(rows):
@@ -125,6 +126,7 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
         files: list[Path] = []
         with suppress(InputError):  # there is no run file yet
             files = store.run_files(paths)
+        # The times are read before the files, so a change during the drawing leads to another drawing.
         times = list(map(_time_of_change, files))
         if None not in times and times != drawn:
             with suppress(RunError):  # no generation is complete yet
@@ -166,6 +168,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
         found.output = Path(f"{_kind_of_picture(found) or 'curves'}.png")
     check_writable(found.output, figures.FORMATS)
     figures.check_library()
+    # With --live the files need not exist yet.
     if not found.live:
         found.files = [store.one_run_file(found.files[0])] if one_file else store.run_files(found.files)
     found.over = found.over or "generation"

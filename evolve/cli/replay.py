@@ -68,6 +68,7 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
         others = options.generation, options.generations, options.candidate
         if getattr(options, name) is not None and any(other is not None for other in others):
             raise InputError(f"--{name}", "no --generation, --generations or --candidate with it", "one of them")
+    # The condition `not … > 0` also refuses NaN.
     if options.seconds is not None and (options.video is None or not options.seconds > 0):
         got = options.seconds if options.video is not None else "no --video"
         raise InputError("--seconds", "a time above 0, and --video with it", got)
@@ -120,6 +121,7 @@ def _compare(
     here, in_file = experiment.config.env.engine, config_of(run).env.engine
     by = f", engine {here}" if here != in_file else ""
     env = environment_of(experiment, chosen)
+    # The seed of the environment determines the values of randomized arguments.
     kwargs = environments.fixed(env, seed).kwargs
     drawn = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
     print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed}{drawn}{by})")
@@ -129,6 +131,7 @@ def _compare(
     if chosen.logged is None:
         print(_unlogged(run, chosen))
         return None
+    # The return of a failed episode is NaN, and NaN is not equal to itself.
     if returned != chosen.logged and not (np.isnan(returned) and np.isnan(chosen.logged)):
         by = f", engine {in_file}" if by else ""
         return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title}{by})"
@@ -158,6 +161,7 @@ def _body(app: App, argv: list[str]) -> int:
     changes = changes_of(options).without(config_of(run).env)
     experiment = reload(run, changes.env, changes.network)
     episodes = _episodes(options, run, experiment)
+    # If EnvPool cannot draw an environment, Gymnasium plays another episode, which is not compared with the log.
     shown, other = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
     # The genome, the engine and the changes, for the titles of a film.
     options.where = f", {episodes[0].which.title}" if episodes[0].which.title else ""

@@ -71,6 +71,7 @@ def _summarize(app: App, progress: ReportProgress, run: StoredRun, with_film: bo
 
 def path_for(runs: Sequence[PlannedRun]) -> Path:
     """Return the path of the page about runs, in the directory that contains all their files."""
+    # Relative paths without a common directory have the common path "".
     return Path(os.path.commonpath([run.path.parent for run in runs]) or ".") / "report.html"
 
 
@@ -87,7 +88,7 @@ def can_check_later(runs: Sequence[PlannedRun]) -> bool:
 def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
     """Raise InputError if the page about runs cannot be made.
 
-    A library may be missing, the path may not be writable, or an environment may be unable to draw.
+    A library may be missing, the path may not be writable, or the trial frame of an environment may fail.
 
     dry: Whether the command must not write. The path is then not checked, because that check writes a file.
     """
@@ -97,6 +98,7 @@ def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
     if not dry:
         check_path(runs)
     envs = [run.experiment.config.env for run in runs]
+    # All seeds of an experiment have the same environment, and need one trial.
     distinct = {env.model_dump_json(): env for env in envs}
     for env in distinct.values():
         environments.check_drawable(env)

@@ -136,6 +136,7 @@ def load(argv: list[str]) -> Request:
     show_settings = arguments.pop("settings")
     if flags["overwrite"] and flags["resume"]:
         raise InputError("--overwrite", "no --resume with it: one replaces run files, the other continues them", "both")
+    # EXPERIMENT may name a TOML file, or a run file to resume. A wrong name is refused with a cure.
     path = Path(name or "sweep")  # its stem names a sweep; a sweep by --set alone has no file
     if path.suffix == ".champion":
         cure = "A champion cannot be resumed; use it with evolve.evaluate, evolve.replay or --start-from."
@@ -150,12 +151,14 @@ def load(argv: list[str]) -> Request:
     if name and path.suffix != ".toml" and not os.path.exists(path):
         how = "An environment is named with ", Setting("env.id", str(name)), "."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which does not exist", *how)
+    # The experiment of a run file is kept as `stored`, because the flags below change the table.
     stored = None
     if file:
         table = resume.experiment_table(file)
         stored = parse(Config, table)
     else:
         table = read_file(path) if name else {}
+    # Flags override the file. The assignments of --set come last, so they override the other flags.
     given = [(key, value) for key, value in arguments.items() if value is not None]
     documents.override(table, given + [read_assignment(words) for words in assignments])
     try:
@@ -183,6 +186,7 @@ def _print_settings(configs: list[Config]) -> None:
 def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
     """Return the text of a dry run. processes: The processes that would play the episodes, in words."""
     lines = ["Dry run: nothing is written."]
+    # `plan_runs` gives one experiment to all its runs that begin with the same genome.
     for _, runs in groupby(previews, key=lambda each: id(each.run.experiment)):
         lines += ["", *_describe_experiment(list(runs))]
     total = _quantity(reduce(add, (each.size for each in previews)))
@@ -224,6 +228,7 @@ def run_all(app: App, request: Request) -> None:
         app.stop.limit(seconds(limit))
     if request.report and any(config.env.engine != "exact" for config in request.configs):
         environments.draw_without_display()  # before an environment is made
+    # To choose a back end, a GPU may play trial episodes. So a dry run chooses none.
     experiments = [prepare(config) for config in request.configs]
     if not request.dry_run:
         experiments = [_with_backend(experiment) for experiment in experiments]
@@ -232,10 +237,12 @@ def run_all(app: App, request: Request) -> None:
     # once before the first file is created.
     for run in runs:
         run.experiment.strategy(run.seed)
+    # The previews are shown by a dry run, and in the warnings of --overwrite.
     previews = []
     if request.dry_run or request.overwrite:
         previews = [plan.preview(run, request.resume, request.overwrite) for run in runs]
     after_generation = None
+    # Check that the page can be made: now, or after the first generation.
     if request.report:
         from evolve.cli import report  # noqa: PLC0415 - a run without a report does not need it
 
@@ -250,6 +257,7 @@ def run_all(app: App, request: Request) -> None:
         report_line = f"\nReport: {report.path_for(runs)}" if request.report else ""
         print(describe(previews, _processes(app, request)) + report_line, flush=True)
         return
+    # Check the existing files of all runs, and create all new files, before the first run begins.
     check = partial(spot_check, stop_reason=app.stop.reason)
     new = resume.check_and_create_runs(runs, request.resume, app.transport, check, request.overwrite)
     if request.resume and new:
@@ -258,6 +266,7 @@ def run_all(app: App, request: Request) -> None:
     replaced = [each for each in previews if each.action == "replace"]
     for each in replaced:
         _say(_replacement_warning(each))
+    # The hint is for users that start mpirun themselves. A supervisor starts mpirun for the user.
     if app.transport.could_tolerate and not mpirun.is_supervised():
         _say(_HINT_ON_LOSSES)
     _evolve(app, runs, {each.run.path for each in replaced}, request, after_generation)
@@ -335,6 +344,7 @@ def _evolve(
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
     for number, run in enumerate(runs, 1):
+        # `number` counts from 1, so `runs[number:]` are the later runs.
         still_to_replace = [later for later in runs[number:] if later.path in replaced]
         command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite, still_to_replace)
         generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
@@ -364,6 +374,7 @@ def _evolve(
                     if after_generation is not None:
                         after_generation()
             print(_summary(file, generations), flush=True)
+            # A failed episode has the return NaN. If each candidate has one, no fitness is a number.
             if math.isnan(file.best[0]):
                 _say(_failure_warning(file))
             app.stop.stop_message = ""

@@ -92,6 +92,7 @@ def _verify_each(
             print(f"{sanitize(str(file.path), 4000)}: {found.to_text(width())}", flush=True)
     if as_json:
         print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()} | errors, indent=2))
+    # If one file differs and another one cannot be verified, the code is 1.
     if not all(verdict.equal for verdict in verdicts.values()):
         return 1
     return 2 if errors else 0
@@ -118,9 +119,11 @@ def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.N
 
 
 def _body(app: App, argv: list[str]) -> int:
+    # Files may stand on both sides of an option, which `parse_args` refuses.
     arguments = _parser().parse_intermixed_args(argv)
     if arguments.published:
         return _compare_with_published([store.read_any(path) for path in store.run_files(arguments.files)], arguments)
+    # Champion files are verified one by one. Of run files, one is repeated, or two are compared.
     files = [store.read_any(store.one_run_file(path)) for path in arguments.files]
     champions = [file for file in files if isinstance(file, store.StoredChampion)]
     if len(champions) == len(files):

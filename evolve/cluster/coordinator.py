@@ -129,6 +129,7 @@ class Coordinator:
             RunError: A worker failed, or all remaining workers hang.
         """
         self.set_up(spec)
+        # The time of an episode in the last batch predicts its time in this one.
         chunk_sizes = partial(suitable_sizes, spec=spec, episode_seconds=self._episode_seconds)
         if collector is None:
             collector = ResultsCollector.of(batch, spec.num_traces)
@@ -155,6 +156,7 @@ class Coordinator:
         if not workers:
             return np.arange(len(job))
 
+        # The queue knows only the numbers of items. The job makes the messages.
         def send(worker: int, items: Int64) -> None:
             workers.send(worker, job.message(items))
 
@@ -166,6 +168,7 @@ class Coordinator:
         while workers and queue.unfinished:
             self._check_stop()
             received = workers.receive()
+            # Look for losses only when no message waits: a waiting message may come from a worker that seems silent.
             if received is None:
                 self._check_losses(job, queue)
                 self._transport.backoff(idle_sleep(queue.ahead * self._episode_seconds))
@@ -175,6 +178,7 @@ class Coordinator:
                 case WorkerError(report):
                     raise RunError(report)
                 case StopRequest(signal):
+                    # A launcher may send one signal to all ranks, so rank 0 may have a reason of its own.
                     reason = self._stop_reason() or f"signal {signal} at a worker"
                     raise Stopped(f"stopped by {reason}")
             # A worker may still send results of an earlier job, which was stopped.
@@ -205,6 +209,7 @@ class Coordinator:
         if self._own_rollout is None:
             self._own_rollout = self._make_rollout(spec.experiment)
         rollout = self._own_rollout
+        # An earlier batch may have been stopped, and have left episodes in the rollout.
         rollout.clear()
         rollout.environment_seconds = 0.0
         begin = time.perf_counter()
@@ -227,6 +232,7 @@ class Coordinator:
                 except FAILURES as error:
                     raise RunError(error_report(self._transport)) from error
                 except Interrupted:
+                    # A signal has interrupted the environment. If the signal asks to stop, raise `Stopped` instead.
                     self._check_stop()
                     raise
                 if meanwhile is not None and self.plays_elsewhere:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+# A sum of shares, such as three times 1/3, may be a little less than the whole number.
 _ROUNDING = 1e-9
 _ROOT = Path("/sys/fs/cgroup")  # the directory of all control groups
 _share: list[int] = []  # the number of cores that `set_share` has set; empty if it has set none
@@ -33,6 +34,7 @@ def usable_cores() -> Cores:
     bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # only Linux has it
     cores = len(bound) or os.cpu_count() or 1
     most = min(cores, quota_of(_groups(), _ROOT))
+    # A quota of half a core would be rounded to 0, but a process needs a core.
     return Cores(bound, max(1, round(most)))
 
 
@@ -54,6 +56,7 @@ def quota_of(groups: str, root: Path) -> float:
             name longer paths.
     """
     found = _limits(groups, root, "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"), "cpu.max")
+    # Version 1 writes -1 if there is no limit. `_limits` has left out the "max" of version 2.
     return min((limit / period for limit, period in found if limit > 0), default=math.inf)
 
 
@@ -79,6 +82,7 @@ def _limits(groups: str, root: Path, controller: str, files_v1: Sequence[str], f
         if controllers and controller not in controllers.split(","):
             continue
         parts = path.strip("/").split("/")
+        # The paths begin at the root. In a container only the root may exist: it is the container's group (`quota_of`).
         for depth in range(len(parts) + 1):
             folder = Path(root, controller if controllers else "", *parts[:depth])
             with suppress(OSError, ValueError):  # no such file, or "max"
@@ -120,6 +124,7 @@ def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
             # The quota of a control group is for all cores together, so it scales the sum of the shares.
             fair = sum(1 / users[hosts[rank]][core] for core in bound) * most / len(bound)
         else:
+            # The affinity is unknown, so the workers of the host share all its cores.
             fair = most / workers[hosts[rank]]
         found[rank] = max(1, math.floor(fair + _ROUNDING))
     return found

@@ -31,6 +31,8 @@ _FEW_STEPS = 100_000
 """One process plays this number of steps of a quick environment while MPI starts, in a second or two."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
 """A machine may start `_MAX_WORKERS` workers, or `_MAX_PER_CORE` for each core if that is more."""
+# A name must not begin with "-", because ssh would take the name as an option. Numbers have at most nine digits,
+# because Python does not convert a number with thousands of digits.
 _LINE = re.compile(
     r"(?P<name>[^\s:#-][^\s:#]*)(?::(?P<colon>\d{1,9}))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d{1,9})))*"
 )
@@ -148,6 +150,7 @@ def count_workers(asked: int | str, work: Work) -> WorkerCount:
     workers = max(1, cores // work.threads) if is_auto else int(asked)  # by default, each thread has a core
     if workers == 1 and work.threads > 1:
         return WorkerCount(1, cores, threads=work.threads)
+    # Find the number of workers that suits the work, and a remark for the user.
     remark, suitable = "", workers
     if workers == 1 and not is_auto:
         remark = "MPI is useful only with two or more workers"
@@ -178,6 +181,7 @@ class Host:
             return True
         with suppress(OSError, UnicodeError):  # UnicodeError: a name with an empty or too long part
             address = socket.gethostbyname(self.name)
+            # A host may give its own name a loopback address.
             return address.startswith("127.") or address in own_addresses()
         return False
 
@@ -188,6 +192,7 @@ def read_hostfile(path: Path) -> list[Host]:
     The slots of lines with the same host add up: the file of a PBS job has a line for each slot. Raises InputError.
     """
     try:
+        # An editor may have written a byte order mark, which "utf-8-sig" skips.
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
@@ -225,6 +230,7 @@ class HostCheck:
     def __init__(self, hosts: Sequence[Host], ssh: Sequence[str]) -> None:
         self._begun_at = time.monotonic()
         self._complaints = dict.fromkeys(hosts, "")
+        # Ask all other hosts at the same time. This host needs no question.
         self._asked = {host: _ask(host, ssh) for host in hosts if not host.is_here}
 
     def finished(self) -> bool:
@@ -297,6 +303,7 @@ class AvailableHosts:
 
     def choose(self) -> list[Host]:
         """Check all hosts; return the hosts that can run ranks, and report each change."""
+        # The check below asks all hosts, so an unfinished check of some hosts is no longer needed.
         if self._check is not None:
             self._check.cancel()
             self._check = None

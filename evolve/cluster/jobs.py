@@ -62,6 +62,7 @@ class Evaluation:
         """Seconds that a worker may be silent while it has items of this job."""
         self.seconds = np.zeros((2, len(self.hosts)))
         """[2, R]: the seconds of each rank at work, and in environments."""
+        # Results name genomes and episodes, but the queue counts indices in the batch.
         # [C, most episodes]: the index of each (genome, episode) in the batch.
         most = int(self.batch.episodes.max(initial=0)) + 1
         self._indices: Int64 = np.zeros((len(self.batch.genomes), most), np.int64)
@@ -82,6 +83,7 @@ class Evaluation:
             case FailedEpisode(_, failure):
                 self.report(failure, worker)
             case ChunkResults(_, busy_seconds, environment_seconds, results):
+                # The worker has spent this time, even if the results of another worker came first.
                 self.seconds[:, worker] += busy_seconds, environment_seconds
                 if queue.finish(worker, self._indices[results.genomes, results.episodes]):
                     self.collect(results, queue.idle)
@@ -176,6 +178,7 @@ class Inquiry:
     def __init__(self, serial: int, questions: Sequence[Buffer], max_episode_seconds: float) -> None:
         self.serial = serial
         self.patience = max(_LONGEST_ANSWER, max_episode_seconds)
+        # A message has one question.
         self.chunk_sizes = lambda _items, _workers: itertools.repeat(1)
         self.answers: list[tuple[int, Buffer] | None] = [None] * len(questions)
         """The worker that answered each question, with its answer; None for a question without an answer."""

@@ -149,6 +149,7 @@ def decode(frame: NDArray[np.uint8]) -> Message:
 
 def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
     """Return the frame of a record. Its type must be one of `kinds`."""
+    # The second word is the number of words, which is known only after the last leaf.
     words, parts = [kinds.index(type(record)), 0], list[Any]()
     for leaf in _leaves(type(record), _without_lazy_genomes(record)):
         code, shape, size, part = _as_bytes(leaf)
@@ -176,14 +177,17 @@ def _without_lazy_genomes(record: Any) -> Any:
 def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
     """Return the type code of a leaf, its shape, its size in bytes, and a buffer with its bytes."""
     if isinstance(leaf, str):
+        # UTF-8 cannot encode a lone surrogate. Python uses surrogates for bytes in file names that are not UTF-8.
         text = leaf.encode("utf-8", "backslashreplace")
         return _TEXT, (len(text),), len(text), text
+    # A Python number becomes an array without dimensions, and `_read` returns it as a Python number.
     array = np.asarray(leaf, order="C")
     return _CODES[array.dtype], array.shape, array.nbytes, array
 
 
 def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
     """Yield the leaves of a frame that begins with `words`: texts, Python numbers, and arrays."""
+    # `at` is the byte at which the next leaf begins, and `word` is the index of its type code.
     at, word = 8 * len(words), 2
     while word < len(words):
         code, dimensions = words[word : word + 2]
@@ -202,6 +206,7 @@ def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
 
 
 def _build(kind: Any, leaves: Iterator[Any]) -> Any:
+    # All records take their leaves from one iterator, in the order of the fields.
     parts = _records(kind).values()
     return kind(*[next(leaves) if part is None else _build(part, leaves) for part in parts])
 

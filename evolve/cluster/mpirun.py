@@ -113,6 +113,7 @@ class Launcher:
         version = _library_version(said)
         if version.startswith(_INTEL):  # a signal would end the shell script, and leave the launcher running
             found = shutil.which("mpiexec.hydra", path=path) or found
+        # Since version 5, a job of Open MPI survives the death of ranks if mpirun has the option `--with-ft ulfm`.
         return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, version)
 
     def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
@@ -241,6 +242,7 @@ def _library_version(said: str) -> str:
 
 def find_launchers() -> Iterator[str]:
     """Yield paths of launchers: beside the library in MPI4PY_LIBMPI, then beside this Python, then in the PATH."""
+    # Ranks find each other only under the launcher of their library, so first look beside this library.
     library = os.environ.get("MPI4PY_LIBMPI")
     places = [Path(library).resolve().parent.parent / "bin"] if library else []
     for path in [*places, Path(sys.executable).parent]:
@@ -310,9 +312,11 @@ class Supervisor:
         with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
             exit_code_file = self._exit_code_file = Path(folder) / "exit-code"
             self._begun, self._told = begin == math.inf, False
+            # If the launcher is killed, its ranks become children of this process, and `_end_orphans` finds them.
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             self._process = subprocess.Popen(
                 words,
+                # `environment` may have a SESSION_FOLDER of its own, but EXIT_CODE always names the file of this start.
                 env={SESSION_FOLDER: folder} | environment | {EXIT_CODE: str(exit_code_file)},
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C then reaches this process alone
@@ -323,7 +327,7 @@ class Supervisor:
             said = exit_code_file.read_text().split() if exit_code_file.exists() else []
             if said:
                 return Outcome(int(said[0]), is_from_rank_0=True, start_again=len(said) > 1)
-            if code < 0:  # a signal ended the launcher
+            if code < 0:  # a signal ended the launcher; as in a shell, the code is 128 + the signal
                 return Outcome(128 - code)
             # Rank 0 wrote no exit code. If the file is missing although rank 0 has begun, rank 0 runs on another host,
             # or the file was removed: rank 0 may have succeeded. Otherwise rank 0 died: the launcher's 0 is no success.
@@ -339,6 +343,7 @@ class Supervisor:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(CHECK_EVERY)
             now = time.monotonic()
+            # At first rank 0 writes only spaces, see `say_begun`.
             if ended is None and self._exit_code_file.exists() and self._exit_code_file.read_text().strip():
                 ended = now
             # At the start and at the end, the launcher can wait forever for a lost host.
@@ -427,6 +432,7 @@ def limit_seconds(variable: str, default: float) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
+    # This comparison also refuses NaN.
     if not 1 <= seconds < 1e6:
         raise InputError(variable, "seconds, from 1 to less than a million", text)
     return seconds
@@ -448,6 +454,7 @@ def _prctl(option: int, value: int) -> None:
 def _end_orphans() -> None:
     """Kill processes that a killed launcher left behind. Linux makes them children of this process, see `prctl(2)`."""
     with suppress(OSError):
+        # The children of a killed process become children of this process in turn, so look until there are none.
         while left := children(os.getpid()):
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
@@ -472,6 +479,7 @@ def _descendants(pid: int) -> list[int]:
 def kill_launcher(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
     """Kill a launcher, which leads a process group, and its ranks."""
     # Open MPI starts each rank in its own process group, and MPICH starts ranks through another process.
+    # Find the ranks first: after the death of the launcher they are no longer its descendants.
     ranks = _descendants(process.pid)
     with suppress(OSError):  # it has ended just now
         os.killpg(process.pid, signal.SIGKILL)

@@ -105,6 +105,7 @@ def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -
         report(*raised)
         sys.stdout.flush()
     finally:
+        # The other ranks wait for this rank, so end them even if the report cannot be written.
         _, error, _ = raised
         if not (hasattr(error, ON_ALL_RANKS) and all_have_left(transport)):
             transport.abort(1)
@@ -146,10 +147,12 @@ class Collective:
         with closing(self):
             if not self.leads:
                 return self.follow(self.close)
+            # Calls may be nested, so the outer value is restored at the end.
             outer, _THREAD.leads = getattr(_THREAD, "leads", False), True
             try:
                 answer = work(self.coordinator())
             except BaseException as error:
+                # Also after KeyboardInterrupt and SystemExit, because the other ranks wait for an answer.
                 self.release_error(error)
                 raise
             finally:
@@ -168,6 +171,7 @@ class Collective:
         """
         answer = serve(self.transport, self._rollouts, lambda: None, self._shared, before_leaving)
         if answer[:1] == _ERROR:
+            # All ranks raise this error. The mark tells `end_all` that no rank has to be ended by force.
             error = error_from_json(answer[1:])
             setattr(error, ON_ALL_RANKS, True)
             raise error
@@ -206,6 +210,7 @@ class Link:
     def is_closed(self) -> bool:
         """Whether the other end has closed."""
         try:
+            # MSG_PEEK leaves a message in the socket, for `receive`.
             return self._end.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:
             return False
@@ -232,6 +237,7 @@ class Link:
     def close(self) -> None:
         """Close this end. If another thread waits in `receive`, `receive` returns None there."""
         with suppress(OSError):
+            # `close` alone would not wake a thread that waits in `recv`.
             self._end.shutdown(socket.SHUT_RDWR)
         self._end.close()
 
@@ -263,7 +269,9 @@ class StartedRanks:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(1)
+            # With a short timeout, `_accept` also notices if the ranks have ended.
             listener.settimeout(0.1)
+            # Python ignores entries of `sys.path` that are no texts, and JSON may have no form for such entries.
             search_path = json.dumps([folder for folder in sys.path if isinstance(folder, str)])
             environment = {SESSION_FOLDER: self._folder.name} | mpirun_environment()
             self._process = subprocess.Popen(
@@ -300,7 +308,7 @@ class StartedRanks:
         return RunError(f"{ended}; stderr has their messages. ", *cure)
 
     def close(self) -> None:
-        """Let the ranks stop, and kill those that have not stopped after `_STOP_SECONDS`."""
+        """Let the ranks stop. Kill ranks that need more than `_STOP_SECONDS`, and `_STOP_SECONDS_PER_RANK` for each."""
         # A process that was forked from the script has copies of its objects, but the ranks belong to the script.
         if os.getpid() != self._pid:
             return

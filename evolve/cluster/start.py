@@ -103,12 +103,14 @@ def launched_ranks(library: ctypes.CDLL) -> list[LaunchedRank]:
     namespace = os.environ.get(_NAMESPACE)
     if namespace is None or not hasattr(library, "PMIx_Query_info"):
         return []
+    # Ask for the table of all processes of this job.
     text = ctypes.create_string_buffer(namespace.encode())
     about = _Info(b"pmix.nspace", 0, _STRING, ctypes.cast(text, ctypes.c_void_p), b"")
     query = _Query((ctypes.c_char_p * 2)(b"pmix.qry.ptable", None), ctypes.pointer(about), 1)
     found, count = ctypes.POINTER(_Info)(), ctypes.c_size_t()
     # The memory of PMIx's answers is never freed: there are only a few.
     failed = library.PMIx_Query_info(ctypes.byref(query), ctypes.c_size_t(1), ctypes.byref(found), ctypes.byref(count))
+    # A type of PMIx has only 16 bits. In `_Info` the field also covers the padding behind the type.
     if failed or not count.value or found[0].type & 0xFFFF != _DATA_ARRAY:
         return []
     array = ctypes.cast(found[0].data, ctypes.POINTER(_Array))[0]
@@ -152,6 +154,7 @@ class StartWatch:
         self._limit = connect_seconds(size)
         self._begun_at = self._asked_at = time.monotonic()
         self._over = threading.Event()  # all ranks have come, or this rank has failed
+        # A thread, because the main thread waits in MPI_Init until all ranks have come.
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.missing: Callable[[], Sequence[int]] | None = None
         """Returns the ranks that have not come; None during MPI_Init, when only the launcher may know them."""
@@ -182,6 +185,7 @@ class StartWatch:
             ranks = launched_ranks(self._library) if self.missing is None else []
             now = time.monotonic()
             has_died = any(rank.has_ended for rank in ranks)
+            # If a rank has died, not all can come, so the other ranks do not wait for the limit.
             if late_since is None and (has_died or now - self._begun_at > self._limit):
                 late_since = now
             if any(rank.has_ended_job for rank in ranks):  # that rank has printed the reason
@@ -210,6 +214,7 @@ class StartWatch:
         return turn * _TURN_SECONDS
 
     def _end(self, ranks: Sequence[LaunchedRank]) -> None:
+        # The last rank may have come while this thread asked the launcher.
         if self._over.is_set():
             return
         took = time.monotonic() - self._begun_at
@@ -217,6 +222,7 @@ class StartWatch:
               f"on {self._host} came; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
         kill_launcher_later()
         end_job(self._library)
+        # The main thread may wait in MPI_Init forever, and an exception would end only this thread.
         os._exit(1)
 
     def _reason(self, ranks: Sequence[LaunchedRank]) -> str:
@@ -283,6 +289,7 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
         missing.discard(rank)
     watch.lost(transport, ask=True)  # for the last time: MPI reports all later deaths
     transport.hosts, transport.pids = hosts, pids
+    # All living ranks have come. Watch their hosts, share the cores among them, and answer each rank.
     watched = _watched(hosts)
     endpoint = {}
     if watched:
@@ -347,6 +354,7 @@ def connect() -> Transport:
 
 def check_ranks(MPI: Any, size: int) -> None:
     """Raise InputError if the library that mpi4py has loaded does not belong to the launcher of `size` ranks."""
+    # The launcher has announced several ranks, but the library finds only this rank.
     if MPI.COMM_WORLD.Get_size() == 1:
         library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
         argument = started_by() or f"mpirun -n {size}"

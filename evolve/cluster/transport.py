@@ -118,6 +118,7 @@ class Transport:
         """
         if rank in self.gone:
             return
+        # MPI reads the buffer until the request is complete, so the queue keeps the buffer alive.
         self._unsent.append((rank, self._comm.Isend(buffer, dest=rank, tag=_TAG), buffer))
         self.bytes_moved += buffer.nbytes
         if len(self._unsent) > _MOST_UNSENT:
@@ -181,6 +182,7 @@ class Transport:
             return []  # the group is MPI's predefined empty group, and must not be freed
         group = self._comm.Get_group()
         try:
+            # Until a death is acknowledged, MPI raises an error in receives from any source (ULFM).
             self._comm.Ack_failed(size)
             ranks = failed.Translate_ranks(list(range(size)), group)
             return [int(rank) for rank in ranks]
@@ -261,6 +263,7 @@ def uninitialized_mpi() -> Any:
     """Return the module MPI without initializing MPI, unless the module was imported before."""
     import mpi4py  # noqa: PLC0415 - not needed by one rank
 
+    # The module MPI reads this setting when it is imported.
     mpi4py.rc.initialize = False
     from mpi4py import MPI  # noqa: PLC0415
 
@@ -285,6 +288,7 @@ def initialize(MPI: Any) -> None:
     ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
         communicator.Set_errhandler(MPI.ERRORS_RETURN)  # mpi4py raises them
+    # With `rc.initialize = False`, mpi4py does not call MPI_Finalize at exit.
     atexit.register(finalize)
 
 
@@ -310,6 +314,7 @@ def kill_launcher_later(waits: bool = True) -> None:
         if Path(f"/proc/{parent}/comm").read_text().strip() in _MPIRUN:
             subprocess.Popen(
                 ["sh", "-c", _END_LAUNCHER, "sh", str(parent), str(patience)],
+                # A signal to the process group of this rank must not end the script.
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

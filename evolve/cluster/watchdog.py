@@ -73,6 +73,7 @@ class Watchdog:
     def pat(self) -> None:
         """Reset the watchdog, because the watched code makes progress. It costs little, so it may be called often."""
         now = time.monotonic()
+        # Only the main thread can set the handlers of signals.
         if now - self._patted_at < self._every or threading.current_thread() is not threading.main_thread():
             return
         if self._patted_at == -math.inf:
@@ -99,6 +100,7 @@ class Watchdog:
         left, interval = self._earlier_timer
         if left:
             passed = time.monotonic() - self._begun_at
+            # The earlier timer may be due already. A time of 0 s would switch the timer off.
             signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
         self._patted_at = self._armed_at = -math.inf
         if _WATCHING:  # a process has only one timer of tracebacks: give it back to the outer watchdog
@@ -134,6 +136,7 @@ class Watchdog:
         earlier = signal.signal(signal.SIGALRM, self._interrupt)
         self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
         self._earlier_timer = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+        # If the program handles or ignores SIGTSTP itself, leave that as it is.
         self._handles_suspension = signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
         if self._handles_suspension:
             signal.signal(signal.SIGTSTP, self._suspend)
@@ -160,6 +163,7 @@ class Watchdog:
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         """Interrupt at the second alarm: the first one may only mean that the process was suspended."""
         if self._paused:
+            # The alarm rings at intervals during the pause. Each time it puts the traceback off.
             self._arm(time.monotonic())
             return
         if self._hurries:
@@ -208,6 +212,7 @@ def _stderr() -> int | None:
     """Return the file descriptor of stderr; None without one, as in some notebooks."""
     for stream in (sys.stderr, sys.__stderr__):
         with suppress(AttributeError, OSError, ValueError):
+            # A stream may be None, and `suppress` catches the AttributeError. mypy does not know this.
             return stream.fileno()  # type: ignore[union-attr]
     return None
 
@@ -252,7 +257,7 @@ class HostWatch:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
+            except OSError:  # most often BlockingIOError: no other connection waits
                 return
             connection.setblocking(False)
             _keep_alive(connection, self.endpoint.seconds)
@@ -266,6 +271,7 @@ class HostWatch:
         except OSError:
             greeting = b""
         self._unidentified.remove(connection)
+        # Any process may connect to the port. Only ranks of this job know the token.
         token, rank = greeting[:_TOKEN_CHARACTERS], greeting[_TOKEN_CHARACTERS:]
         if len(greeting) == _GREETING_BYTES and hmac.compare_digest(token, self.endpoint.token.encode()):
             self.connections[int.from_bytes(rank, "little")] = connection
@@ -288,6 +294,7 @@ class CoordinatorWatch:
         self._connection = _connect(endpoint)
         if self._connection is not None:
             _keep_alive(self._connection, endpoint.seconds)
+            # If the connection has ended already, `silent` notices that later.
             with suppress(OSError):
                 self._connection.send(endpoint.token.encode() + rank.to_bytes(4, "little"))
 
@@ -311,12 +318,15 @@ def own_addresses() -> list[str]:
 
 def _keep_alive(connection: socket.socket, seconds: float) -> None:
     """Let the operating system end a connection if the other end does not answer for a number of seconds."""
+    # The first probe comes after `idle` seconds. If `_PROBES` probes are unanswered, `seconds` have passed in all.
     every = min(max(1, round(seconds / (2 * _PROBES))), _LONGEST_PAUSE)
     idle = min(max(1, round(seconds) - _PROBES * every), _LONGEST_PAUSE)
+    # TCP_USER_TIMEOUT, in milliseconds, limits the wait for the acknowledgement of data that was sent.
     limit = round(1000 * seconds)
     options = {"TCP_KEEPIDLE": idle, "TCP_KEEPINTVL": every, "TCP_KEEPCNT": _PROBES, "TCP_USER_TIMEOUT": limit}
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in options.items():
+        # Not every system has all of these options.
         if hasattr(socket, option):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
@@ -341,6 +351,7 @@ def _connect(endpoint: Endpoint) -> socket.socket | None:
             for descriptor, _ in ready:
                 poll.unregister(descriptor)
                 connection = waiting.pop(descriptor)
+                # `poll` also reports connections that have failed.
                 if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
                     return connection
                 connection.close()

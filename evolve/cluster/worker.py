@@ -59,8 +59,10 @@ class KeptRollouts:
 
     def __call__(self, text: str) -> AnyRollout:
         """Return the rollout of an experiment."""
+        # The dictionary is in the order of use: the newest rollout is inserted last.
         rollout = self._kept.pop(text, None)
         if rollout is None:
+            # Close an older rollout first, so that there are never more than `_MOST_KEPT` at a time.
             self.close(_MOST_KEPT - 1)
             rollout = self._make_rollout(text)
         self._kept[text] = rollout
@@ -80,6 +82,7 @@ def loaded_versions(experiment: str) -> dict[str, str]:
     folders.
     """
     table = tomllib.loads(experiment)
+    # An id such as "sleds:Task-v0" names the module of the environment.
     modules = [table["env"]["id"].rpartition(":")[0]]
     for section in ("network", "strategy"):
         name = table[section]["name"]
@@ -132,6 +135,7 @@ def _source_fingerprint() -> dict[str, str]:
     files: list[Path] = []
     for part in _PLAYING_PARTS:
         for ending in ("py", "h", "c", "cu"):
+            # `rglob` promises no order, but ranks with equal files need equal fingerprints.
             files += sorted((SOURCE / "evolve" / part).rglob(f"*.{ending}"))
     if not files:
         return {}
@@ -143,6 +147,7 @@ def _module_fingerprints(module: str) -> dict[str, str]:
     """Return fingerprints of a loaded module and of the loaded modules in the same folder, if they are Python files."""
     files: dict[str, Path] = {}
     for name, loaded in [*sys.modules.items()]:
+        # Other objects, such as lazy modules, might run code if they were asked for their file.
         file = vars(loaded).get("__file__") if type(loaded) is ModuleType else None
         if isinstance(file, str) and file.endswith(".py"):
             files[name] = Path(file)
@@ -165,6 +170,7 @@ def check_versions(versions: dict[str, str], experiment: str) -> None:
         versions: The versions that rank 0 has loaded, see `loaded_versions`.
         experiment: The experiment (TOML text).
     """
+    # Compare only what both ranks have loaded. Rank 0 loads other modules, too, for example for a fitness function.
     for name, version in loaded_versions(experiment).items():
         if versions.get(name, version) != version:
             raise RunError(f"{name} is {version} here and {versions[name]} on rank 0: install one version on all hosts")
@@ -173,6 +179,7 @@ def check_versions(versions: dict[str, str], experiment: str) -> None:
 def error_report(transport: Transport) -> str:
     """Return the rank, the host, and the message or the traceback of the exception that is being handled."""
     error = sys.exception()
+    # The message of an `EvolveError` is for users. Any other exception needs its traceback.
     what = f" {error}" if isinstance(error, EvolveError) else f"\n{traceback.format_exc().rstrip()}"
     return f"an evaluation failed on rank {transport.rank} ({transport.host}):{what}"
 

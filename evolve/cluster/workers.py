@@ -60,6 +60,7 @@ def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> It
     """
     while episodes:
         fair = -(-episodes // workers)  # rounded up
+        # A chunk has at least `least` episodes, but never more than a fair share of the rest.
         size = max(fair // 2, min(least, fair))
         size = max(1, min(size, largest))
         for _ in range(workers):
@@ -79,6 +80,7 @@ def suitable_sizes(episodes: int, workers: int, spec: RolloutSpec, episode_secon
             than an episode if a worker plays several side by side.
     """
     least = spec.least_chunk
+    # If there was no batch, the time of an episode is unknown, so a chunk has at most one episode per slot, or `least`.
     if not episode_seconds:
         return shrinking_sizes(episodes, workers, max(spec.slots, least), least)
     worthwhile_seconds = max(spec.chunk_seconds, workers * _CHUNK_COST)
@@ -178,6 +180,7 @@ class WorkQueue:
         """Send each worker a chunk, and a second one ahead, if it may have them. The sizes of chunks begin anew."""
         self._sizes = self._chunk_sizes(len(self.pending), len(self._in_hand))
         self._next_size = next(self._sizes, 0)
+        # Each worker gets its first chunk before any worker gets a second one.
         for worker in (*self._in_hand, *self._in_hand):
             self._send_chunk(worker)
 
@@ -217,6 +220,7 @@ class WorkQueue:
         self._owner[had] = _NO_WORKER
         self._strikes[had] += fate
         was_alone = worker in self._isolated and len(had) == 1
+        # If an item hangs alone, it is to blame. A death may have another cause, so it proves less.
         if was_alone and (fate == Fate.HANG or self._strikes[had[0]] >= _GUILTY):
             self._done[had] = True
             self.unfinished -= 1
@@ -234,6 +238,7 @@ class WorkQueue:
             return False
         if self._in_hand[worker] > self._most_in_hand():
             return False
+        # `take` counts the suspects down, so read their number first.
         suspected = self.pending.suspects > 0
         items = self.pending.take(self._next_size)
         if suspected:
@@ -292,6 +297,7 @@ class Workers:
             message = messages.decode(frame)
             # Ignore a lost worker, because other workers do its work. Ignore a worker that is still leaving, because
             # its messages belong to an earlier job.
+            # Ask before `note_farewell`, which changes `leaving` and `gone`.
             is_heard = worker not in self._transport.gone and worker not in self._transport.leaving
             note_farewell(self._transport, worker, message)
             if is_heard and not isinstance(message, Ended):
@@ -323,6 +329,7 @@ class Workers:
         self._remove(gone)
         silent = self._silent(busy, patience)
         self._remove(silent)
+        # All lost workers are removed by now, so `_abandon` finds no lost rank in `ranks`.
         return [self._loss_of_gone(worker) for worker in gone] + [self._abandon(worker) for worker in silent]
 
     def _silent(self, busy: Collection[int], patience: float) -> list[int]:

@@ -79,12 +79,14 @@ def _allowed(kind: Any, metadata: Any = ()) -> str:
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:
+        # The other annotations, such as validators, have no limits to show.
         fields = (part for part in parts[1:] if isinstance(part, FieldInfo))
         return _allowed(parts[0], [limit for field in fields for limit in field.metadata])
     if origin is Literal:
         return " or ".join(json.dumps(part) for part in parts)
     if origin in (Union, UnionType):
         words = ["true or false" if part is bool else _allowed(part) for part in parts if part is not NoneType]
+        # A type without limits allows all its values, so the union has no limits to show.
         return " or ".join(words) if all(words) else ""
     if origin is tuple:
         allowed_parts = _allowed(parts[0])
@@ -116,6 +118,8 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
     tables = config.model_dump(mode="json", exclude_none=True)
     model: type[Options] | None = Config  # of the current section; None if its settings have no descriptions
     lines, without_value = _purpose(Config), _without_value(Config, tables)
+    # tomli_w writes an empty line before each header, and indents the items of arrays. So a line that begins with a
+    # bracket is a header.
     for line in config.to_toml().rstrip("\n").split("\n"):
         if not line:  # the section ends; settings without a value come last
             lines += [*without_value, ""]
@@ -157,6 +161,7 @@ def _without_value(model: type[Options], table: Table) -> list[str]:
 def _with_comments(line: str, model: type[Options]) -> list[str]:
     """Return a line `name = value` with the meaning of the setting as a comment above, and the limits behind it."""
     name = line.partition(" = ")[0]
+    # The line is an item of an array or the end of an array, or the model does not know the setting.
     if name not in model.model_fields:
         return [line]
     setting = _describe(model, name)

@@ -86,12 +86,14 @@ def read_file(path: Path) -> Table:
     """Return the table of an experiment file. Raises InputError if it cannot be read, and as `read_table` does."""
     try:
         with path.open(encoding="utf-8-sig") as file:  # some editors of Windows begin a file with a byte order mark
+            # One character too many is enough for `read_table` to refuse the file.
             text = file.read(_MAX_CHARACTERS + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         cure = "Save it as UTF-8." if isinstance(error, UnicodeDecodeError) else ""
         raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({why})", cure) from None
     table = read_table(text, str(path))
+    # A file may give a name in place of a section: `set_key` makes network.name = "mlp" of network = "mlp".
     for key in NAMED_SECTIONS.keys() & table.keys():
         set_key(table, key, table.pop(key))
     return table
@@ -172,6 +174,7 @@ def _check_writable(config: Config) -> None:
         raise InputError("output.directory", "a directory", "an empty text")
     if directory is not None and "\0" in directory:
         raise InputError("output.directory", "a directory", repr(directory))
+    # A run file stores the experiment as this text, and `read_table` reads it back.
     everything = config.to_toml()
     # Python turns an argument of the command line that is no UTF-8 into text that UTF-8 cannot encode.
     _check_utf8("output.directory", directory or "")
@@ -195,7 +198,8 @@ def points(table: Table) -> list[tuple[str, Table]]:
     chosen = combinations(table.get("sweep", {}))
     found = []
     for values in chosen:
-        point: Table = plain({key: value for key, value in table.items() if key != "sweep"})  # a deep copy
+        # `plain` makes a deep copy, so the points share no table.
+        point: Table = plain({key: value for key, value in table.items() if key != "sweep"})
         # A table is set first, so that it does not replace settings inside it.
         for key in sorted(values, key=lambda key: key.count(".")):
             value, section = plain(values[key]), point.get(key)
@@ -219,6 +223,7 @@ def combinations(grid: Any) -> list[dict[str, Any]]:
     sizes = [len(values) for values in lists.values()]
     if math.prod(sizes) > MAX_EXPERIMENTS:
         raise InputError("sweep", f"at most {MAX_EXPERIMENTS} combinations", " × ".join(map(str, sizes)))
+    # Without a sweep there is no list. The product of no lists is one empty combination: the experiment itself.
     return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
 
 
@@ -241,6 +246,7 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
         set_key(table, key, value)
     for key, value in swept:
         set_key(table, key, value)
+    # The first loop has removed the keys of `single` from the sweep of the file. So a key in both comes from two flags.
     lists = _lists(table["sweep"]) if swept and isinstance(table["sweep"], dict) else {}
     for (key, value), (name, values) in itertools.product(single, lists.items()):
         if key in (name, swept_key(name, values)) or _determine(name, values, key):
@@ -285,6 +291,7 @@ def _determine(name: str, values: Sequence[Any], key: str) -> bool:
 def _keeps(section: str, value: object, part: str) -> bool:
     """Return whether a value of a sweep over a section keeps the section's setting `part`."""
     if isinstance(value, str):  # a name alone
+        # In a section without a key for its name, the text replaces the whole table.
         return part != NAMED_SECTIONS.get(section, part)
     return isinstance(value, Mapping) and lacks_name(section, value) and part not in value
 
@@ -333,6 +340,7 @@ def _name(values: Mapping[str, Any], keyed: bool) -> str:
     whole = name.encode(errors="replace")
     if len(whole) <= _MAX_NAME:
         return name
+    # The dash and the digits of the hash need 17 bytes. If the cut divides a character, its first bytes are dropped.
     return f"{whole[: _MAX_NAME - 17].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:16]}"
 
 

@@ -75,6 +75,7 @@ def quantile_of(fitness: str) -> float | None:
     if fitness in ("min", "median"):
         return 0.0 if fitness == "min" else 0.5
     try:
+        # NaN fails the comparison below. So "quantile:nan" names no quantile, either.
         quantile = float(share) if name == "quantile" else math.nan
     except ValueError:
         return None
@@ -89,6 +90,7 @@ def names_function(fitness: str) -> bool:
 def _fitness(value: Any) -> str:
     is_valid = isinstance(value, str)
     if is_valid and names_function(value):
+        # A wrong quantile such as "quantile:x" must not count as the function x of a module quantile.
         is_valid = OBJECT_NAME.fullmatch(value) is not None and not value.startswith("quantile:")
     if not is_valid:
         raise ValueError('"mean", "min", "median", "quantile:0.25" (0 to 1), or a function, "module:function"')
@@ -121,6 +123,7 @@ def _is_writable(value: Any) -> bool:
         return all(isinstance(key, str) and _is_writable(part) for key, part in value.items())
     if isinstance(value, list):
         return all(map(_is_writable, value))
+    # Python counts booleans as integers, so they are accepted here.
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
     return math.isfinite(value) if isinstance(value, float) else isinstance(value, str)
@@ -152,6 +155,7 @@ def _distribution(key: str, given: Any) -> dict[str, Any]:
             raise InputError(f"{key}.choice", "a list of texts, finite numbers, booleans or tables", values) from None
     if kind not in _LARGEST_BOUND:
         raise InputError(key, _DISTRIBUTION, given, nearest(str(kind), [*_LARGEST_BOUND, "choice"]))
+    # Python counts booleans as integers, but a boolean is no bound.
     numbers = int if kind == "integers" else int | float
     is_pair = len(listed) == 2 and all(isinstance(x, numbers) and not isinstance(x, bool) for x in listed)
     smallest = 1e-300 if kind == "log_uniform" else -_LARGEST_BOUND[kind]
@@ -237,6 +241,7 @@ def _with_tuples(value: Any, field: FieldInfo | None) -> Any:
     """Return a list from TOML as a tuple, if its setting is a tuple without `strict=False`."""
     if not isinstance(value, list) or field is None:
         return value
+    # TOML has no tuples, and a strict model refuses a list for a tuple.
     takes_lists = any(getattr(each, "strict", None) is False for each in field.metadata)
     is_tuple = any(get_origin(kind) is tuple for kind in (field.annotation, *get_args(field.annotation)))
     return tuple(value) if is_tuple and not takes_lists else value
@@ -286,6 +291,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool =
     """
     names = sorted(known)
     folded = {fold(known_name): known_name for known_name in names}
+    # A name that differs only in case and punctuation is the only proposal.
     same = folded.get(fold(name))
     close = [same] if same else difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
     meant = f"Did you mean {' or '.join(close)}?" if close else ""
@@ -307,6 +313,7 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
         InputError: The table is invalid. The message describes the first invalid setting.
     """
     try:
+        # A validator may raise InputError. The error is no ValueError, so Pydantic passes it on unchanged.
         return model.model_validate(dict(table), context={"lenient": lenient})
     except ValidationError as invalid:
         error = _explain(model, invalid, at)
@@ -379,6 +386,7 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list
     for part in location:
         if isinstance(part, int):
             path.append(str(part))
+        # A text below a setting without a model is left out: it names a type of a union, for example.
         elif inner is not None:
             path.append(part)
             known = list(inner.model_fields)

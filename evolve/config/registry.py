@@ -109,6 +109,7 @@ def load(points: Sequence[EntryPoint], argument: str) -> Kind:
         found = point.load()
     except FAILURES as error:  # the imported module runs arbitrary code
         got = f"{point.name}, which cannot be loaded ({one_line(error)})"
+        # The module itself, or a package around it, is missing. Otherwise one of its own imports has failed.
         is_absent = isinstance(error, ModuleNotFoundError) and f"{point.module}.".startswith(f"{error.name}.")
         cure = "Modules are looked for in the working directory and on PYTHONPATH." if is_absent else ""
         raise InputError(argument, expected, got, cure) from error
@@ -152,6 +153,7 @@ class ImportedOnDemand(Mapping[str, Value]):
 
 
 class _Named(Options):
+    # Only the name is read here. The model of the kind validates the other options later.
     model_config = Options.model_config | {"extra": "ignore"}
     name: str = Field()
 
@@ -224,6 +226,7 @@ class Registry:
         Raises InputError for an invalid name or option, or if an added kind violates the contract.
         """
         choice = self.parse(section)
+        # An exception of a built-in kind keeps its traceback. An exception of an added kind becomes an InputError.
         with nullcontext() if choice.name in self.kinds else self.as_input_error(choice, "constructor"):
             made = self.kind(choice)(choice.options, *arguments)
         self.check(choice, made, self.contract)
@@ -342,6 +345,7 @@ def _line_of(error: BaseException) -> str:
 
 
 def _has(made: object, part: str) -> bool:
+    # `Strategy` has abstract methods without ABCMeta, so Python makes instances of subclasses that lack these methods.
     if getattr(getattr(type(made), part, None), "__isabstractmethod__", False):
         return False
     try:
@@ -380,12 +384,14 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
     """
     # Networks and strategies have a name, but an environment has an id.
     name = "id" if key == "env.name" else key.rpartition(".")[2]
+    # First look for the name, correct or misspelt, among the names in other tools.
     similar = difflib.get_close_matches(fold(name), meanings(), n=1, cutoff=0.92)
     meant = meanings()[similar[0]] if similar else name
     if " " in meant:  # a sentence of advice
         return meant
     if key == name and (close := difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=0.75)):
         return f"Did you mean the argument {close[0]} of evolve.train?"
+    # Then look for settings of this name or this meaning: in all sections, and in all networks and strategies.
     sections = {section: _names_in(section, field.annotation, table) for section, field in fields.items()}
     by_key = [_did_you_mean(_keys_named(each, sections)) for each in (name, meant)]
     by_kind = [_kinds_with(each, sections, table) for each in (name, meant)]
@@ -394,6 +400,7 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
     found = next(filter(None, in_order), "")
     if found or key != name:  # without advice, the caller proposes similar settings of the section
         return found
+    # At last look for similar names in all sections.
     known = dict.fromkeys(each for section, names in sections.items() for each in (section, *names))
     close = difflib.get_close_matches(name, known, n=3)
     return _did_you_mean([key for each in close for key in _keys_named(each, sections)])

@@ -43,6 +43,7 @@ class WrapperOptions(Options):
             return f"gymnasium.wrappers:{name}"
         if not re.fullmatch(r"[\w.]+[:.]\w+", name):
             raise ValueError("the name of a wrapper, such as FrameStackObservation, or module:Class")
+        # The last dot of module.Class becomes a colon, as in other names of objects.
         return name if ":" in name else ":".join(name.rsplit(".", 1))
 
 
@@ -193,6 +194,7 @@ class StartFromOptions(Options):
             return False
         if self.digest and other.digest:
             return self.digest == other.digest
+        # A start in memory has no file. Without digests two such starts cannot be compared, and count as different.
         ours, theirs = (start.model_dump(exclude={"digest"}) for start in (self, other))
         return ours == theirs and self.file is not None
 
@@ -211,6 +213,7 @@ class OutputOptions(Options):
 def _choose(given: Any, info: ValidationInfo) -> Choice:
     """Return the choice of a section. The registry of the section validates it."""
     section = str(info.field_name)
+    # `options.parse` sets the context. There is none if Python calls `Config(…)`.
     lenient = bool((info.context or {}).get("lenient"))
     return registry_of(section).parse(_named(section, given), lenient)
 
@@ -224,6 +227,7 @@ def _named(section: str, given: Any) -> Any:
 
 def _default(section: str) -> Any:
     """Return a field with the default network or strategy as its default."""
+    # A factory, because the registries are still empty when this module is imported.
     return Field(default_factory=lambda: registry_of(section).parse(_named(section, {})))
 
 
@@ -322,6 +326,7 @@ class Config(Options):
         changes: A table of settings, see `EnvOptions.changed`. Raises InputError if a setting is invalid.
         """
         evaluated = self.in_evaluation().env.changed(changes)
+        # None stands for the setting of `env`, which is changed below.
         steps = None if "max_episode_steps" in changes else self.evaluation_max_episode_steps
         randomize = None if self.evaluation_randomize is None else evaluated.randomize
         env = {"env": self.env.changed(changes)}
@@ -346,6 +351,7 @@ def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]
     if not is_same_start:
         a["start_from"] = None if start is None else start.describe()
         b["start_from"] = None if other is None else other.describe()
+    # Without its suffix, "network.name" is "network.", which comes before all options of the network.
     keys = sorted(a | b, key=lambda key: key.removesuffix("name"))
     return [(key, a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)]
 
@@ -353,4 +359,5 @@ def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]
 def without_implied(found: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
     """Return differences without the options that only one side has because the networks or strategies differ."""
     renamed = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
+    # `differences` gives None for a key that one side does not have.
     return [each for each in found if not (each[0].startswith(renamed) and None in each[1:])]

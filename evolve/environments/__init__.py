@@ -83,6 +83,7 @@ def max_episode_steps(options: EnvOptions) -> int | None:
 def check_randomized(options: EnvOptions) -> None:
     """Raise InputError unless an environment takes all randomized arguments, also at their bounds."""
     with closing(make(options, slots=1)) as engine:
+        # `exact_task` has already checked the bounds of an exact task, and EnvPool refuses `env.randomize`.
         if not isinstance(engine, ExactEngine | EnvPoolEngine):
             from evolve.environments.gymnasium_making import check_bounds  # noqa: PLC0415 - needs Gymnasium
 

@@ -71,6 +71,7 @@ def keeping_directory() -> Iterator[None]:
     try:
         yield
     finally:
+        # The directory may have been removed in the meantime. An error here would replace an error of the block.
         with suppress(OSError):
             os.chdir(here)
 
@@ -196,7 +197,7 @@ def as_frame(env_id: str, render: Callable[[], Any], cure: str = "") -> UInt8:
 
 def extra_cure(error: BaseException) -> str:
     """Return how to install the library whose absence Gymnasium reports; "" for any other error."""
-    if type(error).__name__ != "DependencyNotInstalled":  # Gymnasium's
+    if type(error).__name__ != "DependencyNotInstalled":  # by name: this module does not import Gymnasium
         return ""
     extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
     return how_to_install(extra) if extra else ""
@@ -211,6 +212,7 @@ def check(engine: Engine) -> None:
     """
     begin, cpu = time.perf_counter(), time.process_time()
     outputs = _random_outputs(_COMPARED_STEPS, engine)
+    # Compare two new environments. If the run reuses environments, also compare a used and a new one.
     for used in [False, True] if engine.reuses else [False]:
         try:
             # Close both episodes within `check`, because the watchdog of the caller interrupts a `close` that hangs.
@@ -227,11 +229,13 @@ def check(engine: Engine) -> None:
             which = "a used and a new environment differ" if used else "two episodes differ"
             expected = "an environment that repeats an episode to the bit after reset(seed=…)"
             raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", *REPEATABLE)
+    # Steps may draw from a generator of the whole process only rarely, so one pair of episodes may not show it.
     for seed in range(_SEED + 1, _SEED + _MORE_EPISODES):
         # Only Gymnasium's own environments may be reused, and they keep the contract.
         if engine.reuses or time.process_time() - cpu > _MORE_SECONDS or time.perf_counter() - begin > PAIR_SECONDS:
             break
         try:
+            # `np.roll` gives each episode other actions. A `deque` without room plays an episode, and keeps nothing.
             deque(engine.trial(seed, np.roll(outputs, seed, axis=0), False), maxlen=0)
         except InputError as error:
             if error.expected == OWN_GENERATOR:
@@ -301,6 +305,7 @@ def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) ->
     """Return the first difference of two episodes in words; None if there is none within `PAIR_SECONDS`."""
     begin = math.inf
     nothing: Transition = {}
+    # The shorter episode goes on with `nothing`, so different lengths are a difference, too.
     for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
         if found := _difference("", a, b):
             when = f"step {step}" if step else "reset"
@@ -330,6 +335,7 @@ def _unequal(name: str, a: Any, b: Any) -> str | None:
     """Return the first element with different bits in two arrays: its name and both values."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{name} ({a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)})"
+    # Compare bytes: NaN equals NaN, and 0.0 differs from -0.0. The bytes of objects are addresses, which mean nothing.
     if a.dtype == object or a.tobytes() == b.tobytes():
         return None
     x, y = a.reshape(-1), b.reshape(-1)
@@ -391,5 +397,6 @@ def _column(kinds: Int64, bits: Int64) -> NDArray[Any]:
         return bits.astype(np.bool_)
     if widest == _INT:
         return bits
+    # A column of floats may also have bools and integers, which are stored as int64.
     numbers = np.where(kinds == _NONE, np.nan, bits.astype(np.float64))
     return np.where(kinds == _FLOAT, bits.view(np.float64), numbers)

@@ -113,6 +113,7 @@ class EnvPoolEngine:
         for stepped, info in self._infos:
             for index, slot in enumerate(stepped.tolist()):
                 if slot in place:
+                    # `info` also has tables of players, which hold no metrics.
                     arrays = {name: values[index] for name, values in info.items() if isinstance(values, np.ndarray)}
                     try:
                         encoded[place[slot]] = encode_metrics(arrays, self.metric_names)
@@ -165,6 +166,7 @@ class EnvPoolEngine:
 
     def _write(self, received: Any, observations: Float32, slots: Slots) -> None:
         """Encode the observations of a pool into the rows `slots` [k] of observations [B, O]."""
+        # The encoder of vectors would only flatten and convert, which one assignment does for the whole pool.
         if self._is_vector:
             observations[slots] = received.reshape(len(slots), -1)
         else:
@@ -216,6 +218,7 @@ def envpool_limit(env_id: str) -> int | None:
 
 def can_draw(env_id: str) -> bool:
     """Return whether EnvPool can draw an environment. Drawing one of MuJoCo's would crash the process."""
+    # Reports a missing EnvPool as an InputError.
     _import()
     specs = importlib.import_module("envpool.registration").registry.specs
     # A specification begins with the path of the module, and the path contains the family.

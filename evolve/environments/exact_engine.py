@@ -63,6 +63,7 @@ def task_on_device(task: AnyTask, arrays: DeviceArrays) -> TaskStructure:
     options = arrays.constant(task.kernel_constants())
     worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
     active = arrays.allocate(slots).address
+    # Code on a device does not read `crowd`: there each thread steps one world (kernels/bodies.h).
     return TaskStructure(O, A, S, task.step_limit, *addresses, options, worlds, active, 1)
 
 
@@ -86,6 +87,7 @@ class CompiledSlots:
         calls = -(-slots // self._slots_per_call)  # rounded up
         tiles = calls * (self._slots_per_call // lanes)
         O, A, S = task.observation_size, task.action_size, task.state_size
+        # Slot t · lanes + l is lane l of tile t: a kernel finds one number of all lanes side by side.
         self._states = np.zeros((tiles, S, lanes))
         self._seeds, self._steps = np.zeros(tiles * lanes, np.int64), np.zeros(tiles * lanes, np.int64)
         self._outputs = np.zeros((tiles, A, lanes), np.float32)
@@ -95,6 +97,7 @@ class CompiledSlots:
         self._parameters_of = task.parameters_of
         self.worlds = task.blank(tiles * lanes) if task.has_world else None
         self.active = np.zeros(tiles * lanes, np.bool_)
+        # The structure holds only addresses. Attributes of this object keep the arrays alive.
         arrays = (
             self._states, self._seeds, self._steps, self._outputs, self._observations, self._rewards, self._ended,
             self._options,

@@ -41,6 +41,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         self._title = f"{function} ({name})"
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (observation_size,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (action_size,), np.float32)
+        # Raise TypeError for wrong arguments now, not in the first episode. None stands for the random generator.
         inspect.signature(episode).bind(None, **kwargs)
         self._episode = partial(episode, **kwargs)
         self._size = observation_size
@@ -67,6 +68,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
             info: Any = {}
             if isinstance(score, tuple) and len(score) == 2 and isinstance(score[1], Mapping):
                 score, info = score
+            # A function that has returned gives no new observation, so repeat the last one.
             return self._last_observation, self._return(score), True, False, info
         return self._last_observation, 0.0, False, False, {}
 

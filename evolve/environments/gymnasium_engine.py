@@ -51,7 +51,7 @@ class GymnasiumEngine:
         self._make = gymnasium_making.maker(options)
         self._randomize = options.randomize
         self._envs: list[_Env | None] = [None] * slots
-        self._step: list[Any] = [_no_environment] * slots  # the `step` methods, without the wrappers that count steps
+        self._step: list[Any] = [_no_environment] * slots  # the `step` methods, see `_without_counters`
         self._elapsed = [0] * slots
         self._limits = [math.inf] * slots  # they may depend on randomized arguments
         self._infos: list[Any] = [None] * slots  # of the latest steps
@@ -62,6 +62,7 @@ class GymnasiumEngine:
         self._spare: list[tuple[Table, _Env]] = []
         """Environments that no slot needs now, but that a later episode may reuse; the oldest first."""
         first = gymnasium_making.make_or_explain(options, self._make)
+        # Slot 0 keeps the object that shows the spaces: `suggested_slots` steps this object.
         self._place(0, first, example_arguments(self._randomize))
         self._warns = self._limits[0] == math.inf  # whether the warning of `LONG_SECONDS` is due
         self._deadline = math.inf
@@ -115,16 +116,19 @@ class GymnasiumEngine:
                 raise
             except BaseException as error:  # see `step`
                 self._note_fault(slot, error)
+                # The slot stays live until the next step ends its episode, so the network sees this row once.
                 observations[slot] = 0
                 if self._ends_run(error):
                     self._hangs = True
                     break
             self._elapsed[slot] = 0
         if self._warns:
+            # Except for the first ones, episodes begin because others have ended.
             self._deadline = time.monotonic() + LONG_SECONDS
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
+        # A reset hung and ends the run, so play no other slot, see `_ends_run`.
         if self._hangs:
             failed = np.isin(slots, list(self.faults))
             return np.where(failed, np.nan, 0.0), failed
@@ -147,11 +151,12 @@ class GymnasiumEngine:
                 raise
             # A panic of a library in Rust, and asyncio's CancelledError, are no subclasses of Exception.
             except BaseException as error:
-                # If `step` itself raised, there is no result that could break the interface.
+                # Only an error makes this loop examine a result. If `step` itself raised, there is no result.
                 fault = result is not _NO_STEP and step_fault(self.spaces.observation, result)
                 self._note_fault(slot, EvolveError(fault) if fault else error)
                 reward, over = math.nan, True
                 if self._ends_run(error):
+                    # The slots after this one are not played: they get the reward 0, and their episodes have not ended.
                     unplayed = len(actions) - len(rewards) - 1
                     rewards += [math.nan] + [0.0] * unplayed
                     ended += [True] + [False] * unplayed
@@ -198,10 +203,12 @@ class GymnasiumEngine:
             self._refuse(reset_fault(self.spaces.observation, begun))
             # Copy, because environments may return an array that they share, and change it in the next step.
             yield {"observation": copy.deepcopy(begun[0])}
+            # Compare from here on: a reset may seed these generators, but a step must not draw from them.
             generators = _global_generators()
             for action in actions:
                 stepped = env.step(action)
                 self._refuse(step_fault(self.spaces.observation, stepped))
+                # Not strict: the fifth result, `info`, is not compared.
                 transition = dict(zip(("observation", "reward", "terminated", "truncated"), stepped, strict=False))
                 yield copy.deepcopy(transition)
                 if transition["terminated"] or transition["truncated"]:
@@ -223,6 +230,7 @@ class GymnasiumEngine:
     def move(self, sources: Slots, targets: Slots) -> None:
         """Continue the episodes of slots `sources` in slots `targets`, by swapping their environment objects."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            # Swap instead of copying, so that the free slots keep objects for later episodes.
             for objects in (self._envs, self._step, self._drawn, self._limits):
                 objects[source], objects[target] = objects[target], objects[source]
             self._elapsed[target] = self._elapsed[source]
@@ -266,8 +274,10 @@ class GymnasiumEngine:
         spare = None if fitting is None else self._spare.pop(fitting)[1]
         previous = self._envs[slot]
         if previous is not None and self.reuses and may_repeat(self._randomize):
+            # Keep the object, and take it out of the slot, so that `_drop` below does not close it.
             self._spare.append((self._drawn[slot], previous))
             self._envs[slot] = None
+        # Keep at most B spare objects.
         if len(self._spare) > len(self._envs):
             _, oldest = self._spare.pop(0)
             gymnasium_making.close_silently(oldest)
@@ -352,8 +362,10 @@ def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
 
 
 def _without_counters(env: _Env) -> tuple[_Env, float]:
-    """Return an environment without the wrappers that count steps, and their limit. The engine counts faster itself."""
+    """Return an environment without TimeLimit and OrderEnforcing, and the limit. The engine counts faster itself."""
     limit = math.inf
+    # Compare the types exactly, because a subclass may do more. OrderEnforcing is not needed: the engine always resets
+    # an environment before it steps it. mypy does not infer the type of `env` from this condition.
     while type(env) in (TimeLimit, OrderEnforcing) and env.spec is not None:
         if isinstance(env, TimeLimit):
             limit = min(limit, env.spec.max_episode_steps or math.inf)

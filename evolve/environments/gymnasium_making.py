@@ -65,6 +65,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     The function takes a table of randomized arguments. By default it takes the table of `example_arguments`.
     """
     example = example_arguments(options.randomize)
+    # Look up all names here and not in `make`, so that a wrong name is an error before any episode.
     wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
     found = _class_or_function(options.id)
     _registered(options.id)  # imports the package that registers the environment
@@ -151,6 +152,7 @@ def _attribute(module: str, name: str) -> Any:
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
     module, _, attribute = name.partition(":")
     own = env_id.rpartition(":")[0] or _package_of(env_id)[1]
+    # An import runs code, so the name of a wrapper must not make evolve import just any module.
     allowed = ["gymnasium.wrappers", own] if own else ["gymnasium.wrappers"]
     if not any(module == known or module.startswith(f"{known}.") for known in allowed):
         expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
@@ -181,6 +183,7 @@ def _wrapper_cure(module: str, attribute: str, own: str, is_missing: bool) -> tu
         held = vars(sys.modules[module]).items()
         wrappers = [known for known, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper)]
         similar = nearest(attribute, wrappers)
+    # A name without a module means gymnasium.wrappers, but the user may mean a wrapper of the environment's package.
     if module == "gymnasium.wrappers":
         places = [place for place in (own, f"{own}.wrappers") if _attribute(place, attribute) is not None]
         if places or not similar:
@@ -198,6 +201,7 @@ def _wrapper_kwargs(name: str, kwargs: Table) -> Table:
 
 def registered_ids() -> list[str]:
     """Return the ids of the registered environments, each in its newest version, and of the exact tasks."""
+    # Later entries replace earlier ones, so the newest version of each name remains.
     newest = {
         (spec.namespace, spec.name): spec.id
         for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
@@ -216,6 +220,7 @@ def registered_limit(env_id: str) -> int | None:
     """Return the registered limit of steps of an episode; None without a limit, or for an unregistered environment."""
     module, _, name = env_id.rpartition(":")
     try:
+        # The module may register the environment.
         if module:
             importlib.import_module(module)
     except FAILURES:  # an import runs the code of the module, which may raise anything
@@ -276,6 +281,7 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
     except ModuleNotFoundError as error:
         got = f"{env_id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
         raise InputError("env.id", "a module that can be imported", got, *_import_cure(env_id, str(error))) from None
+    # `make` has already explained the failure of a wrapper.
     except InputError:
         raise
     except FAILURES as error:  # a constructor or an imported module may raise anything
@@ -308,6 +314,7 @@ def _refused_arguments(options: EnvOptions, message: str, lacks_argument: bool) 
     """Return the error for an environment that takes no such arguments. message: the message of the constructor."""
     unknown = re.search(r"unexpected keyword argument '(\w+)'", message)
     text = unknown[1] if unknown else message
+    # Blame a randomized argument if the message names it, otherwise `env.kwargs` if there are any.
     named = [name for name in options.randomize if re.search(rf"\b{re.escape(name)}\b", text)]
     if named:
         key, given = f"env.randomize.{named[0]}", options.randomize[named[0]]

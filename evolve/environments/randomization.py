@@ -66,6 +66,7 @@ def _values_at(distribution: Mapping[str, Any], u: Float64) -> list[Any]:
     elif kind == "uniform":
         values = low + (high - low) * u
     else:
+        # log_uniform. The functions are the project's own, because NumPy's results depend on the processor.
         log_low, log_high = log(np.array(parameters))
         values = exp_float64(log_low + (log_high - log_low) * u)
     # Clip, because rounding may carry a value past its bounds.

@@ -67,6 +67,7 @@ class Recorder:
         """This recorder, which has all attributes of an engine."""
         return cast("Engine", self)
 
+    # `__getattr__` only serves reading. Without this property, an assignment would not reach the engine.
     @property
     def on_fault(self) -> Callable[[], None]:
         """The function that the engine calls for each fault."""
@@ -87,6 +88,7 @@ class Recorder:
         """Step slots, and record the step."""
         rewards, ended = self._engine.step(slots, outputs, observations)
         for slot, row, reward in zip(slots.tolist(), outputs, rewards.tolist(), strict=True):
+            # Copies, because the caller uses its arrays again in the next step.
             self.running[slot].outputs.append(row.copy())
             self.running[slot].rewards.append(reward)
         self._record_observations(slots, observations)
@@ -128,6 +130,7 @@ def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable
     ticks = -(-total // len(episodes))  # rounded up
     actions = []
     for tick in range(ticks):
+        # An episode that is shorter than `ticks` begins its recorded outputs again.
         outputs = np.stack([episode.outputs[tick % len(episode.outputs)] for episode in episodes])
         actions.append(engine.decode(outputs))
     pool.reset()
@@ -150,10 +153,12 @@ def _replay_exact(options: EnvOptions, episodes: list[Recording], clock: Callabl
     lengths = np.array([len(episode.outputs) for episode in episodes])
     first = lengths.cumsum() - lengths  # each episode's first row in `outputs`
     seeds = np.array([episode.seed for episode in episodes])
+    # `rows`: the row of `outputs` that each slot plays next.
     rows, live = np.zeros(count, np.intp), np.zeros(count, np.bool_)
     begun, free = 0, np.arange(count)
     begin = clock()
     while live.any() or begun < len(episodes):
+        # At the end, fewer episodes than free slots are left.
         free = free[: len(episodes) - begun]
         if len(free):
             beginning = np.arange(begun, begun + len(free))
@@ -175,6 +180,7 @@ def _replay_gymnasium(options: EnvOptions, episodes: list[Recording], clock: Cal
     env = make()
     _, decode = action_decoder(env.action_space, options.action_scale)
     played = [(episode.seed, separate(env.action_space, decode(np.stack(episode.outputs)))) for episode in episodes]
+    # Episodes may have different randomized arguments, and then each episode needs a new object.
     reuse = may_reuse(env, options) and not options.randomize
     tables = draw_tables(options.randomize, np.array([episode.seed for episode in episodes]))
     steps = 0

@@ -127,6 +127,7 @@ def drawable_options(options: EnvOptions, mode: Mode) -> EnvOptions:
         return _with(options, {"render_mode": mode})
     with closing_silently(make_or_explain(options, maker(options))) as env:
         _check_mode(env, options, mode)
+        # A camera that the user has chosen stays.
         camera = _camera(env) if not {"camera_id", "camera_name"} & set(options.kwargs) else {}
     return _with(options, {"render_mode": mode} | camera)
 
@@ -164,6 +165,7 @@ def check_drawable(options: EnvOptions) -> bool:
         return False
     with closing(GymnasiumEngine(drawable_options(options, "rgb_array"), slots=1)) as engine:
         slots = np.zeros(1, np.int64)
+        # The 0 in `slots` is both the slot and the seed.
         engine.reset(slots, slots, np.zeros((1, engine.observation_size), np.float32))
         if engine.faults:
             got = f"{options.id} ({exception_line(engine.faults[0])})"
@@ -252,8 +254,10 @@ def _place_surroundings(env: Any, task: BipedalWalker, world: Any, seed: int, st
     # Gymnasium's own ground has obstacles of size 1. In a world without an episode, the size is 0.
     if obstacles and obstacles != getattr(env, "obstacles", 1.0):
         _place_ground(env, draw_terrain(Pcg64.seeded(seed), env.hardcore, obstacles))
+        # `_environment` keeps this object for the next picture, so remember the size.
         env.obstacles = obstacles
     x, y = env.hull.position
+    # As in Gymnasium's `step`: the hull is at a fifth of the width of the picture.
     env.scroll = x - _WIDTH / 5
     for ray, (forward, down) in zip(env.lidar, task.rays, strict=True):
         ray.p1, ray.p2 = (x, y), (x + forward, y - down)
@@ -301,8 +305,10 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
     if not has_picture(env_id):
         raise InputError("env.id", f"a task that can be drawn: {', '.join(filter(has_picture, TASKS))}", env_id)
     if env_id in GYMNASIUM_INDICES:
+        # The seed does not matter, because the given state replaces the state of the reset.
         env = _environment(env_id, (), 0)
         env.state = np.array(state[GYMNASIUM_INDICES[env_id]])
+        # Other episodes may have drawn other settings for this shared object, so set all of them.
         for name, value in task.options:
             setattr(env, name, value)
     else:

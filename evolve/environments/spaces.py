@@ -52,6 +52,7 @@ def kind_of(space: Space) -> str:
 
 @cache
 def _kind_of_class(kind: type) -> str:
+    # A user's class may extend a space of Gymnasium. A class of another library may merely have the same name.
     bases = (base.__name__ for base in kind.__mro__ if base.__module__.startswith("gymnasium."))
     return next((name for name in bases if name in _KINDS), kind.__name__)
 
@@ -107,6 +108,7 @@ def from_json(table: Any) -> StoredSpace:
     if kind not in _KINDS:
         raise ValueError(f"a space of the unknown kind {kind!r}")
     shape = tuple(_positive(size) for size in table["shape"])
+    # In float64, because a product of integers could overflow and seem small.
     if np.prod(shape, dtype=np.float64) > _LARGEST_SHAPE:
         raise ValueError(f"a space of shape {shape}")
     space = StoredSpace(kind=kind, shape=shape, dtype=np.dtype(table["dtype"]))
@@ -240,6 +242,7 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
             return _size(space), _box_encoder(space)
         case "Discrete":
             return int(space.n), _one_hot(space, np.array([space.n], np.int64), int(space.start))
+        # The guard only serves to raise the error of `_size` for an empty space.
         case "MultiDiscrete" if _size(space):
             sizes = space.nvec.ravel().astype(np.int64)
             return int(sizes.sum()), _one_hot(space, sizes, space.start.ravel().astype(np.int64))
@@ -263,6 +266,7 @@ def check_observation(space: Space, observation: Any) -> None:
         values = np.asarray(observation)
     except ValueError:  # as for [0.5, np.zeros(1)]; NumPy's message does not name the shape of the space
         raise ValueError(f"parts of different shapes, not {space.shape}") from None
+    # An observation of Discrete may also be an array with one number.
     if values.shape != space.shape and not (kind == "Discrete" and values.size == 1):
         raise ValueError(f"the shape {values.shape}, not {space.shape}")
     if kind in ("Discrete", "MultiDiscrete"):
@@ -332,6 +336,7 @@ def _box_encoder(space: Space) -> Encode:
 
     def encode(observation: Any, row: Float32) -> None:
         values = np.asarray(observation)
+        # Engines encode each step without `check_observation`. NumPy would broadcast another shape.
         if values.shape != shape:
             check_observation(space, observation)
         row[:] = values if is_flat else values.reshape(-1)
@@ -348,6 +353,7 @@ def _one_hot(space: Space, sizes: Any, start: Any) -> Encode:
     def encode(observation: Any, row: Float32) -> None:
         row[:] = 0
         for (offset, size, first), number in zip(parts, np.asarray(observation).ravel().tolist(), strict=True):
+            # Another number could set a place in another part of the row.
             if not 0 <= number - first < size:
                 check_observation(space, observation)
             row[offset + number - first] = 1
@@ -416,6 +422,7 @@ def stretch(space: Space, scale: float) -> Stretch:
         floor, ceiling = np.maximum(floor, float(limits.min)), np.minimum(ceiling, float(limits.max))
     # Halve before adding, because the sum of the largest finite bounds would overflow.
     centre, half = floor / 2 + ceiling / 2, ceiling / 2 - floor / 2
+    # A bound that replaces an infinite one depends on the scale already.
     half = half * np.where(has_low & has_high, min(scale, 1.0), 1.0)
     if space.dtype.kind in "iu":
         # As float64, the largest 64-bit integer is rounded up to a number that does not fit into 64 bits.
@@ -431,8 +438,9 @@ def is_rounded(space: Space) -> bool:
 def _decode_box(space: Space, scale: float) -> Decode:
     centre, half, floor, ceiling = stretch(space, scale)
     shape, dtype = space.shape, space.dtype
+    # Outputs are in [-1, 1]. If the actions use the same range, they need no scaling and no clipping.
     if dtype == np.float32 and not centre.any() and (half == 1).all():
-        # Adding 0 turns -0 into 0, as `decode` does below.
+        # Adding 0 turns -0 into 0, as `decode` does below, so that both paths give the same bits.
         zero = np.float32(0)
         return lambda outputs: (outputs + zero).reshape(-1, *shape)
     whole = is_rounded(space)

@@ -58,6 +58,7 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
     check_whole("action_size", action_size, 1)
     section = {"name": table} if isinstance(table, str) else plain(table)
     network: Network = NETWORKS.make(section, observation_size, action_size)
+    # A network of another package may give anything here; `operator.index` refuses all but integers.
     for name, least in (("num_weights", 1), ("num_traces", 0), ("slot_size", 1)):
         with NETWORKS.as_input_error(section, f"property {name}"):
             if operator.index(getattr(network, name)) < least:
@@ -97,6 +98,7 @@ def check(section: Section, network: Network, action_size: int) -> str | None:
         check_shape(actions, "actions", "n A", np.float32, n=1, A=action_size)
     with NETWORKS.as_input_error(section, "traces"):
         check_shape(batch.traces(slots), "traces", "k T", np.float32, k=1, T=network.num_traces)
+    # The conformance suite has made the other checks for the built-in networks.
     name = NETWORKS.parse(section, lenient=True).name
     if name in NETWORKS:
         return None
@@ -104,6 +106,7 @@ def check(section: Section, network: Network, action_size: int) -> str | None:
         if network.init(Stream(0, Purpose.CHECK)).weights.tobytes() != genome.weights.tobytes():
             raise ValueError("a second call with the same stream gives other weights; draw from the stream only")
         if getattr(network, "batched_init", False):
+            # `Network.init` declares one `Stream`; with `batched_init` it takes `Streams`, too.
             many = network.init(Streams(0, Purpose.CHECK, 0, np.arange(2)))  # type: ignore[arg-type]
             if len(many) != 2 or many.weights[0].tobytes() != genome.weights.tobytes():
                 raise ValueError("the Streams of several candidates give other weights than the Stream of each")
@@ -120,6 +123,7 @@ def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
     """Raise ValueError unless a genome acts the same alone, after a second load, beside another genome, and moved."""
 
     def act_in_last_slot(batch: Batch, observations: Float32) -> Float32:
+        # The copies protect `seen` and the result from a batch that reuses its arrays.
         actions = batch.step(observations.copy())
         check_shape(actions, "actions", "n A", np.float32, n=len(observations), A=action_size)
         return np.array(actions[-1])
@@ -127,9 +131,11 @@ def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
     first, second, seeds = np.array([0]), np.array([1]), np.array([1, 2])
     seen = (2 * Stream(0, Purpose.CHECK, 1).uniform(3, network.observation_size) - 1).astype(np.float32)
     alone, pair = network.batch(1, "numpy"), network.batch(2, "numpy")
+    # The genome plays two steps alone. A second load must then clear all state of these steps.
     alone.load(first, genome.weights, genome.mask, seeds[1:])
     expected = act_in_last_slot(alone, seen[1:2]), act_in_last_slot(alone, seen[2:])
     alone.load(first, genome.weights, genome.mask, seeds[1:])
+    # In `pair`, another genome is in slot 0, beside the genome in slot 1.
     other = network.init(Stream(0, Purpose.CHECK, 2))
     pair.load(first, other.weights, other.mask, seeds[:1])
     pair.load(second, genome.weights, genome.mask, seeds[1:])
@@ -141,6 +147,7 @@ def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
 
     compare(act_in_last_slot(alone, seen[1:2]), expected[0], "after a second load")
     compare(act_in_last_slot(pair, seen[:2]), expected[0], "beside another slot")
+    # After the move the genome is in slot 0, and only slot 0 makes the second step.
     pair.move(second, first)
     compare(act_in_last_slot(pair, seen[2:]), expected[1], "after move")
 
@@ -153,6 +160,7 @@ def _rounds_alike(network: Network, genome: Genomes) -> bool:
     same = genome.take(np.zeros(B, np.intp))
     for batch, slots in ((alone, 1), (beside, B)):
         batch.load(np.arange(slots), same.weights[:slots], same.mask[:slots], np.zeros(slots, np.int64))
+    # The last slot of `beside` gets the same observations as the only slot of `alone`.
     expected = [alone.step(observations[-1:].copy())[0] for observations in seen]
     found = [beside.step(observations.copy())[-1] for observations in seen]
     return np.array_equal(expected, found, equal_nan=True)

@@ -137,6 +137,7 @@ class HebbianDagBatch(base.SlotArrays):
         # The gain of a connection is m, or 0 if the connection is pruned.
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
         self._compile("hebbian_dag", network)
+        # Only `_reference` and `activity` need the rest. A kernel has its own nodes, see `_structure`.
         if not self._compiled:
             D = network.sizes
             bounds = np.cumsum([0, *D]).tolist()
@@ -180,7 +181,9 @@ class HebbianDagBatch(base.SlotArrays):
                 weights, traces = self._matrix(self._weights, i, n), self._matrix(self._traces, i, n)
                 if self._gains is not None:
                     weights = weights + self._matrix(self._gains, i, n) * traces
+                # The nodes of all earlier layers times their weights, [rows, columns, n].
                 products = x[: target.start, None] * weights
+                # Copy each sum, because it is a row of `products`, which the changes of traces overwrite below.
                 z = [sequential_sum(products[j]).copy() for j in rows[: i + 1]]
                 x[target] = tanh(reduce(np.add, z))
                 layers.append((traces, z, products))
@@ -188,8 +191,10 @@ class HebbianDagBatch(base.SlotArrays):
             rate = outputs[0] if options.neuromodulated else np.float32(options.trace_rate)
             # Change the traces after all layers have been computed. The changes overwrite the products to save memory.
             for traces, z, change in layers:
+                # `rows` is longer than z: it also has the layers that this layer does not read.
                 for j, z_ij in zip(rows, z, strict=False):
                     np.multiply(x[j, None], z_ij, out=change[j])
+                # (x z) ρ and then the limits, in the order of the kernel.
                 np.multiply(change, rate, out=change)
                 np.add(traces, change, out=traces)
                 np.maximum(traces, -limit, out=traces)
@@ -205,8 +210,9 @@ class HebbianDagBatch(base.SlotArrays):
         """Return the C structure `hebbian_dag` of kernels/hebbian_dag.h."""
         D = self._network.sizes
         options = self._network.options
-        # The kernel keeps the nodes and sums of all steps whose trace updates are pending. With plasticity there are at
-        # most two such steps, because each step needs current traces, and first applies the update of the step before.
+        # The kernel keeps the nodes and sums of the current step, and of the steps whose trace updates are pending.
+        # With plasticity one update is pending: the current step needs current traces, so it first applies the update
+        # of the step before. `history` is a power of two, because the kernel masks the numbers of steps.
         history = 2 if self._gains is not None else _MAX_PENDING
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
         return base.structure(
@@ -302,6 +308,7 @@ class HebbianLstmBatch(base.SlotArrays):
         """Return [k, W]: W_k + g T_k and W_a of slots, the effective weights of their next step."""
         self._settle(slots)
         weights = self._weights.take(slots)
+        # g is cell 0. W_a has no traces.
         gates = np.s_[:, : self._gate_weights]
         weights[gates] += self._cells.take(slots)[:, :1] * self._traces.take(slots)[gates]
         return weights
@@ -316,13 +323,17 @@ class HebbianLstmBatch(base.SlotArrays):
         n = len(observations)
         O, H, _ = self._sizes
         cells = self._cells.array[0, :, :n]
+        # A copy: the traces change by the old cells in x, after `cells` has got the new ones.
         x = np.concatenate([observations.T, cells])
         weights, mask, traces = (a.array[0, :, :n] for a in (self._weights, self._mask, self._traces))
+        # Views [4, O + H, H, n], a matrix for each gate. The change of T below changes the stored traces.
         W, M, T = (a[: self._gate_weights].reshape(4, O + H, H, n) for a in (weights, mask, traces))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel ignores them, too
+            # x[O] is the old c[0], which is g in the formula.
             f, j, o, i = gates = _gates(x, x[O], W, T)
             cells[:] = tanh(cells * f + i * j)
             actions = tanh(sequential_sum((cells * o)[:, None] * weights[self._gate_weights :].reshape(H, -1, n)))
+            # [O + H, 1, n] times [4, 1, H, n] is the change of all four matrices.
             change = (cells[1] * x)[:, None] * np.stack(gates)[:, None]
             T += M * np.minimum(np.maximum(change, -self._limit), self._limit)
         self._last_step = observations.copy(), actions.T.copy()

@@ -74,6 +74,7 @@ def chain(sizes: tuple[int, ...], biased: bool) -> Wiring:
     at = 0
     for inputs, outputs in pairwise(sizes):
         fan_in = inputs + int(biased)
+        # A bias unit lies between the inputs and the outputs of its layer, so the layer reads one slice of nodes.
         layers.append(Layer(at, fan_in, at + fan_in, outputs))
         at += fan_in
     ones = tuple(layer.first_output - 1 for layer in layers) if biased else ()
@@ -142,6 +143,7 @@ class LayeredBatch(SlotArrays):
         """Return whether slots and genomes both have weights, or both have factors around the same centre."""
         factors = self._usable_factors(genomes)
         centre = None if factors is None else factors.centre
+        # Compare the objects, because all candidates of a generation share one array, see `OpenAiEs`.
         return self._centre is centre
 
     @property
@@ -179,6 +181,7 @@ class LayeredBatch(SlotArrays):
         """Tell the kernel whether the first rows of a column are weights, or factors around a centre [W]."""
         if self._centre is centre:  # then the layout is set already, because a centre has only one list of matrices
             return
+        # Only for this kernel does `_usable_factors` return factors, so no other batch has a centre.
         assert isinstance(self.kernel, native.NativeStep)
         layout = []
         first = 0  # the row at which the factors of a matrix begin
@@ -197,6 +200,7 @@ class LayeredBatch(SlotArrays):
     def activity(self, slot: int) -> base.Activity:
         """Return the last step of a slot's network."""
         slots = np.array([slot])
+        # Each part begins with the outputs of a layer; bias and context units follow.
         edges = [0, *(layer.first_output for layer in self._wiring.layers), self._wiring.nodes]
         nodes = self._nodes.take(slots)[0]
         return base.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self.weights(slots)[0])
@@ -214,6 +218,7 @@ class LayeredBatch(SlotArrays):
             feedback=(INT64 * 3, (INT64 * 3)(*wiring.feedback)),
             weights=(ADDRESS, self._weights.address),
             nodes=(ADDRESS, self._nodes.address),
+            # `_set_weight_layout` sets these two if slots hold factors.
             centre=(ADDRESS, None),
             matrices=(ADDRESS, None),
         )
@@ -232,6 +237,7 @@ class LayeredBatch(SlotArrays):
                 products = nodes[layer.first_input : layer.first_input + layer.fan_in, None] * matrix
                 nodes[layer.first_output : layer.first_output + layer.fan_out] = tanh(sequential_sum(products))
                 first = last
+        # Without context units, `copied` is 0.
         source, target, copied = self._wiring.feedback
         nodes[target : target + copied] = nodes[source : source + copied]
         output = self._wiring.layers[-1]

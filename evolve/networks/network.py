@@ -231,6 +231,7 @@ class HostColumns:
         self.array[self._at(targets)] = self.array[self._at(sources)]
 
     def _at(self, slots: Slots) -> tuple[Slots, slice, Slots]:
+        # A slice separates the two index arrays, so NumPy puts the axis of the slots first: columns are [k, n].
         tile, lane = np.divmod(slots, self._lanes)
         return tile, slice(None), lane
 
@@ -303,6 +304,7 @@ class SlotArrays:
 
     def _compile(self, kernel: str, network: BaseNetwork[Any]) -> None:
         """Set `kernel` to the compiled step of this name, unless the back end is numpy."""
+        # The structure has the addresses of the columns, so `_hold` must have made all columns before.
         if self._compiled:
             sizes = network.observation_size, network.action_size, max(network.sizes[1:])
             self.kernel = self._arrays.kernel(kernel, self._structure(), sizes)
@@ -343,6 +345,7 @@ class SlotArrays:
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots, and clear all other state of these slots."""
+        # A pending update would otherwise change the traces of the next genome.
         self._settle(slots)
         for columns, values in zip(self.held, self.initial(weights, mask, seeds), strict=True):
             columns.clear(slots) if values is None else columns.put(slots, values)
@@ -356,6 +359,7 @@ class SlotArrays:
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy the genomes and the state of the source slots to the target slots."""
+        # Pending updates belong to tiles. The columns do not carry them, so apply them before the copy.
         self._settle(np.concatenate([sources, targets]))
         for columns in self.held:
             columns.move(sources, targets)
@@ -384,5 +388,6 @@ class SlotArrays:
 
     def _settle(self, slots: Slots) -> None:
         """Apply the pending updates of traces in the tiles of slots."""
+        # The kernels of networks without traces have no `settle`.
         if self.kernel is not None and self.kept_traces is not None:
             self.kernel.settle(slots)

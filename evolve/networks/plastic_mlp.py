@@ -97,6 +97,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
             size = block.rows * block.columns
             rules = mask[:, block.start : block.start + _NUM * size]
             present = rules.reshape(-1, _NUM, block.rows, block.columns).any(axis=1)
+            # A rule that connections share stands for all of them.
             parts.append(np.broadcast_to(present, (len(mask), *block.shape)).reshape(len(mask), -1))
         return np.concatenate(parts, axis=1)
 
@@ -115,6 +116,7 @@ class PlasticMlpBatch(SlotArrays):
         self._network = network
         self._rules = self._hold(network.num_weights)
         self._weights = self._hold(network.connections)
+        # A float32, as in all columns. It counts exactly, because `update_every` is at most 1,000,000 < 2^24.
         self._age = self._hold(1)
         self._compile("plastic_mlp", network)
         if not self._compiled:
@@ -166,8 +168,10 @@ class PlasticMlpBatch(SlotArrays):
             stop = block.start + _NUM * block.rows * block.columns
             shape = _NUM, block.rows, block.columns, n
             A, B, C, D, eta = self._rules.array[0, block.start : stop, :n].reshape(shape)
+            # Compute the weights of all slots; only the slots that are due keep them.
             moved = weights + (A * (x[:, None] * y) + B * x[:, None] + C * y + D) * eta
             if self._network.options.max_norm:
+                # `fmax` ignores NaN, as the comparison in the kernel does.
                 largest = np.fmax.reduce(np.abs(moved).reshape(-1, n), axis=0, initial=0)
                 moved /= np.where(largest > 0, largest, np.float32(1))
             weights[:] = np.where(due, moved, weights)

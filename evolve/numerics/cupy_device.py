@@ -84,6 +84,7 @@ def machine_code(architecture: str, unit: str = "") -> bytes:
         InputError: NVRTC is missing, or cannot compile for this architecture.
     """
     files = source(unit)
+    # The key covers all inputs of the compiler, so a changed header or another NVRTC never finds old code.
     inputs = repr((files, EXACT, architecture, nvrtc_version()))
     key = hashlib.sha256(inputs.encode()).hexdigest()
     cached = _cache_folder() / f"{key[:32]}.cubin"
@@ -204,6 +205,8 @@ def _write_cached(path: Path, code: bytes) -> None:
         return
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Rename within one file system, so that a process that reads the cache never finds half a file. Each process
+        # has its own temporary folder, because several ranks may compile at once.
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             partial = Path(folder) / path.name
             partial.write_bytes(hashlib.sha256(code).digest() + code)
@@ -224,6 +227,7 @@ def open_device() -> "CupyDevice":
             raise InputError("compute.backend", "a GPU", "no GPU that this process may use", *_USE_CPU) from None
         cure = "Install an NVIDIA driver that is new enough for CuPy. ", *_USE_CPU
         raise InputError("compute.backend", "a driver that finds a GPU", str(error), *cure) from None
+    # The ranks of a host take its GPUs in turn.
     rank, ranks = local_ranks()
     number = rank % count
     ranks_of_gpu = range(number, ranks, count)
@@ -267,6 +271,7 @@ class CupyDevice:
         free = self.free_memory()
         if nbytes > free:
             raise DeviceMemoryError(nbytes, free)
+        # This may still fail, because other processes allocate memory of this GPU, too.
         with _failures("allocating memory", nbytes, free):
             address = int(self.runtime.malloc(nbytes))
             self.runtime.memset(address, 0, nbytes)
@@ -299,6 +304,7 @@ class CupyDevice:
         self.select()
         with _failures("asking for its memory"):
             free, _ = self.runtime.memGetInfo()
+        # Other programs may use the GPU, too, so the share of this process is not always free.
         return max(0, min(self._budget - self.allocated, int(free * _USABLE)))
 
     def function(self, kernel: str) -> int:
@@ -379,6 +385,7 @@ class CupyQueue:
 
     def launch(self, kernel: str, blocks: int, parts: int, *arguments: int | ctypes.Structure, tiles: int = 1) -> None:
         """Run a kernel on blocks of WIDTH × parts × tiles threads."""
+        # The driver reads the arguments through an array of their addresses, and copies them during the call.
         values = [ctypes.c_int64(value) if isinstance(value, int) else value for value in arguments]
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         grid, block = (blocks, 1, 1), (WIDTH, parts, tiles)
@@ -394,6 +401,7 @@ class CupyQueue:
         self._under_way.clear()
 
     def __del__(self, ignored: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
+        # Running copies still use the arrays in `_under_way`, so wait before this object releases them.
         try:
             self._device.runtime.streamSynchronize(self._stream)
             self._device.runtime.streamDestroy(self._stream)

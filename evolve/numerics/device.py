@@ -91,6 +91,8 @@ class DeviceColumns:
         values = np.empty((len(slots), count), self._dtype)
         for copied in self._copies(len(slots), count):
             read = values[copied]
+            # The slot numbers are uploaded next. Reserve their room, too, or their upload could end the validity of
+            # `gathered`.
             gathered = self._arrays.scratch(read.nbytes, 8 * len(read))
             self._launch("take", len(read), *self._arrays.uploads(_as_int64(slots[copied])), gathered, count)
             self._arrays.queue.download(gathered, read)
@@ -105,6 +107,7 @@ class DeviceColumns:
     def max_staged_bytes(self) -> int:
         """The most bytes of staging memory that a copy needs, for the values and the slot numbers."""
         column = self.rows * self._dtype.itemsize
+        # A column that is longer than LARGEST_COPY is copied whole, see `_copies`.
         values = _aligned(min(self._arrays.slots * column, max(LARGEST_COPY, column)))
         slot_numbers = 2 * _aligned(8 * self._arrays.slots)  # of sources and targets, in `move`
         return values + slot_numbers
@@ -155,6 +158,7 @@ class DeviceArrays:
 
     def constant(self, array: NDArray[Any]) -> int:
         """Return the address of a copy of an array."""
+        # Upload a copy, because the queue reads the array later, and the caller may change it meanwhile.
         address = self.allocate(array.nbytes).address
         self.queue.upload(address, np.array(array))
         return address
@@ -183,6 +187,7 @@ class DeviceArrays:
         """
         nbytes, room = _aligned(nbytes), _aligned(nbytes) + _aligned(more)
         if self._used + room > self._staging.nbytes:
+            # After the wait no queued work needs the staging memory, so it is used from its beginning again.
             self.wait()
             self.reserve(room)
         self._used += nbytes
@@ -191,6 +196,7 @@ class DeviceArrays:
     def reserve(self, nbytes: int) -> None:
         """Make sure that the staging memory has at least `nbytes` bytes."""
         if nbytes > self._staging.nbytes:
+            # Queued work may still use the old memory, which is freed when `_staging` is replaced.
             self.wait()
             self._staging = self.device.allocate(nbytes)
 
@@ -205,6 +211,7 @@ class DeviceArrays:
         remaining = sum(_aligned(array.nbytes) for array in arrays)
         addresses = []
         for array in arrays:
+            # Each upload keeps room for the later arrays, so no later upload ends the validity of an earlier one.
             remaining -= _aligned(array.nbytes)
             addresses.append(self.upload(array, remaining))
         return addresses

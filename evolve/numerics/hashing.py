@@ -58,6 +58,7 @@ def fold_present(values: Float32, present: Bool) -> UInt64:
         return folds
     rows = max(1, _BLOCK // max(1, k))
     folded = []
+    # Without rows, one empty part: `concatenate` needs at least one array.
     for first in range(0, max(1, n), rows):
         part = slice(first, first + rows)
         words = np.where(present[part], values[part].view(np.uint32), _ABSENT)
@@ -127,8 +128,10 @@ class StepHashes:
         self._native = backend == "native"
         self._states = np.zeros((slots, 2), np.uint64)
         self._steps = np.zeros(slots, np.int32)
+        # The first coefficients are the same for every n, so observations and outputs share one array.
         self._coefficients = coefficients(max(observations.shape[1], outputs.shape[1]))
-        self._most_steps = 0  # an upper bound on `_steps`, because computing the maximum in each `update` would be slow
+        # An upper bound on `_steps`, because computing the maximum in each `update` would be slow.
+        self._most_steps = 0
         self._hashes: UInt8 = np.zeros((slots, _FIRST_CAPACITY, 2), np.uint8)
         if self._native:
             self._kernel = native.bind("fingerprint", [ADDRESS, ADDRESS, INT64])
@@ -154,6 +157,7 @@ class StepHashes:
             return
         for column, rows in enumerate((self.observations, self.outputs)):
             self._states[:n, column] = update(self._states[:n, column], fold(_words(rows[:n])))
+        # Only steps beyond `MAX_HASHED_STEPS` find no room, because `_grow` keeps the capacity above `_steps`.
         slots = np.flatnonzero(self._steps[:n] < self._hashes.shape[1])
         self._hashes[slots, self._steps[slots]] = self._states[slots] >> np.uint64(56)
         self._steps[:n] += 1
@@ -163,12 +167,14 @@ class StepHashes:
 
         The step hashes of all episodes are end to end, [Σ min(length, MAX_HASHED_STEPS), 2].
         """
+        # The two bytes of a step are selected together, as one uint16.
         hashed = np.minimum(lengths, MAX_HASHED_STEPS)
         longest = int(hashed.max(initial=0))
         return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], hashed)
 
     def _grow(self) -> None:
         """Double the capacity if an episode has reached it, up to `MAX_HASHED_STEPS`."""
+        # The longest episodes may have ended since, so compute the bound anew.
         self._most_steps = int(self._steps.max())
         capacity = self._hashes.shape[1]
         if self._most_steps < capacity:
@@ -186,6 +192,7 @@ class StepHashes:
             arrays = self.observations, self._coefficients, self._states, self._steps, self._hashes
             addresses = (array.ctypes.data for array in arrays)
             sizes = (INT64 * 2)(self.observations.shape[1], self.outputs.shape[1])
+            # The kernel has only the address of the structure, so the attribute keeps the structure alive.
             self._arguments = FingerprintsStructure(sizes, self._hashes.shape[1], *addresses)
             self._address = ctypes.addressof(self._arguments)
 

@@ -63,6 +63,7 @@ def load_library() -> ctypes.CDLL | None:
 def header_fingerprint() -> str:
     """Return the fingerprint of the kernels' C headers, as setup.py computes it; "" if there are no headers here."""
     package = Path(__file__).parents[1]
+    # Sorted as in setup.py, so that both hash the same bytes.
     headers = sorted(path.relative_to(package).as_posix() for path in package.glob("*/kernels/*.h"))
     if not headers:
         return ""
@@ -165,6 +166,7 @@ def backend(name: str) -> Backend:
 
 def host_backend(name: str) -> Literal["numpy", "native"]:
     """Return the back end for work on the host that is too small for a GPU."""
+    # `on_host` is never "cupy"; the conditional expression in the last line tells this to the type checker.
     on_host = backend("auto" if name == "cupy" else name)
     return "numpy" if on_host == "numpy" else "native"
 
@@ -172,6 +174,7 @@ def host_backend(name: str) -> Literal["numpy", "native"]:
 def aligned(*shape: int) -> Float32:
     """Return zeros [*shape] float32 that begin on a cache line."""
     size = math.prod(shape)
+    # NumPy does not align arrays to cache lines, so allocate one line more, and skip the numbers before the first line.
     raw = np.zeros(size + _ALIGNMENT // 4, np.float32)
     begin = -(raw.ctypes.data // 4) % (_ALIGNMENT // 4)
     return raw[begin : begin + size].reshape(shape)
@@ -255,6 +258,7 @@ def normal(words: UInt64) -> Float32:
 
 def apply(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:
     """Return tanh, exp or sigmoid of x [n], computed by the native kernels."""
+    # The kernel takes whole rows of `lanes()` numbers.
     rows = -(-len(x) // lanes())
     padded = np.zeros(rows * lanes(), np.float32)
     padded[: len(x)] = x

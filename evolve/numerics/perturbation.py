@@ -173,6 +173,8 @@ class PerturbedMatrix:
             left = np.ones((len(streams), 1, 1), np.float32)
             right = normal_rows(*key, streams, end, begin)[:, None]
         else:
+            # In a stream, left is r rows of m deviates, and right follows. Of each row of left, compute only the
+            # k deviates for these k rows of the matrix.
             end_of_left = self.first + r * self.rows
             starts = range(self.first, end_of_left, self.rows)  # of the rows of left in the stream
             left = np.stack([normal_rows(*key, streams, at + rows.stop, at + rows.start) for at in starts], axis=1)
@@ -255,9 +257,11 @@ def antithetic_matrix_sums(
             continue
         rows = slice((begin - matrix.start) // matrix.columns, -(-(end - matrix.start) // matrix.columns))
         left, right = matrix.factors(key, streams, steps, rows)
+        # With rank 0, m is 1, and n covers the deviates of all rows.
         r, m, n = *left.shape[1:], right.shape[2]
         first = begin - matrix.start - rows.start * matrix.columns
         rounded = centre[begin:end].astype(np.float32)
+        # A view: both ways below add to `sums` through `total`.
         total = sums[begin - columns.start : end - columns.start]
         if native.available():
             last = first + end - begin - (m - 1) * n  # where the range ends in the last row

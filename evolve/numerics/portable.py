@@ -95,6 +95,7 @@ def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
         p *= r
     p += _EXPM1[-1]
     p *= r
+    # 1023 is the bias of the exponent. The shift drops all bits of `shifted` except the lowest twelve.
     return ((shifted.view(np.int64) + 1023) << 52).view(np.float64), p
 
 
@@ -103,6 +104,7 @@ def tanh(x: Float32) -> Float32:
     # The limit of 16 prevents an overflow. It changes no result, because tanh is ±1 in float32 from |x| = 9.011 on.
     size = np.minimum(np.abs(x), np.float32(16)).astype(np.float64)
     s, p = _expm1_parts(2.0 * size)
+    # s - 1 is exact, so e keeps its precision near 0. With exp(2|x|) - 1 the bits of p would be lost there.
     e = s * p + (s - 1.0)
     return np.copysign((e / (e + 2.0)).astype(np.float32), x)
 
@@ -167,6 +169,7 @@ def normal_quantile(u: Float64) -> Float32:
     Wichura, Algorithm AS 241 (1988). Each deviate takes exactly one uniform number, so its position in a random stream
     is known in advance.
     """
+    # Compute all three ranges for all numbers, and select at the end. 0.180625 is 0.425².
     q = u - 0.5
     centre = q * _ratio(0.180625 - q * q, *_CENTRE)
     r = np.sqrt(-log(np.minimum(u, 1.0 - u)))
@@ -212,6 +215,7 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     n = shifted - ROUND
     first, second = x - n * 1.57079632673412561417e00, n * 6.07710050630396597660e-11
     r = first - second
+    # w has the third part of n·π/2, less the rounding error of r.
     w = n * 2.02226624879595063154e-21 - ((first - r) - second)
     y = r - w
     # As in fdlibm, y + tail is the reduced argument. The tail has its last bits.
@@ -244,6 +248,7 @@ def add_outer(target: Float64, left: Float64, right: Float64) -> None:
         for a, b in zip(left, right, strict=True):
             target += a[:, None] * b
         return
+    # The kernel takes any distance between rows, but only contiguous rows. `target` is written, so it is never copied.
     arrays = [target]
     for factor in (left, right):
         has_contiguous_rows = factor.strides[1] == factor.itemsize
@@ -268,11 +273,13 @@ def cholesky(upper: Float64, smallest: Float64) -> Float64:
     n = len(upper)
     for first in range(0, n, _PANEL):
         last = min(first + _PANEL, n)
+        # Compute the rows of the panel; each row updates only the later rows of the panel.
         for j in range(first, last):
             if upper[j, j] < smallest[j]:
                 upper[j, j], upper[j, j + 1 :] = smallest[j], 0
             upper[j, j:] /= math.sqrt(upper[j, j])
             upper[j + 1 : last, j + 1 :] -= upper[j, j + 1 : last, None] * upper[j, j + 1 :]
+        # Update the rows below the panel. Adding (-a) b gives the same bits as subtracting a b.
         for start in range(last, n, _PANEL):
             rows = slice(start, start + _PANEL)
             add_outer(upper[rows, start:], -upper[first:last, rows], upper[first:last, start:])
@@ -287,5 +294,6 @@ def solve(factor: Float64, rows: Float64) -> Float64:
         for j in range(first, last):
             found[:, j] /= factor[j, j]
             found[:, j + 1 : last] -= found[:, j, None] * factor[j, j + 1 : last]
+        # As in `cholesky`, the panel updates all later columns together.
         add_outer(found[:, last:], -found[:, first:last].T, factor[first:last, last:])
     return found

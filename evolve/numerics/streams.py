@@ -217,6 +217,7 @@ def philox_keys(seed: int | Int64, purpose: Purpose | str, generation: int, cand
     keys[:, 0] = purpose_number(purpose)
     keys[:, 1] = generation
     keys[:, 2] = candidates
+    # A Philox key has two words of 64 bits. NumPy makes each of two words of 32 bits, the lower half first.
     return first_words(seed, keys, 4).astype("<u4", copy=False).view("<u8")
 
 
@@ -227,6 +228,8 @@ def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
     state: Any = philox.state
     rows = np.empty((len(keys), stop - first), np.uint64)
     for row, key in zip(rows, keys, strict=True):
+        # A counter gives four words. The generator adds 1 to its counter before it computes them, and the state of a
+        # new generator says that no words are left over.
         state["state"] = {"counter": np.array([first // 4, 0, 0, 0], np.uint64), "key": key}
         philox.state = state
         row[:] = philox.random_raw(first % 4 + len(row))[first % 4 :]
@@ -235,6 +238,7 @@ def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
 
 def to_open_interval(words: UInt64) -> Float64:
     """Return a uniform number in (0, 1) for each raw word: (the upper 52 bits of the word + 1/2) / 2**52."""
+    # With 53 bits the last number would be rounded to 1: a float64 has no room for the half.
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
@@ -267,6 +271,7 @@ def _philox(counters: UInt64, seeds: UInt64) -> list[UInt64]:
 
 def _product(x: UInt64, multiplier: int) -> tuple[UInt64, UInt64]:
     """Return the upper and the lower 64 bits of x times a constant."""
+    # Long multiplication, as NumPy has no product of 128 bits: x = 2^32 a + b, multiplier = 2^32 c + d.
     a, b = x >> _HALF_WORD, x & _LOWER_HALF
     c, d = np.uint64(multiplier >> 32), np.uint64(multiplier & 0xFFFFFFFF)
     cross = b * c + (b * d >> _HALF_WORD)  # cannot overflow: (2^32 - 1)^2 + 2^32 - 1 < 2^64

@@ -50,6 +50,7 @@ class RolloutInHalves:
 
     @environment_seconds.setter
     def environment_seconds(self, seconds: float) -> None:
+        # The getter returns the sum of both halves.
         self.halves[0].environment_seconds = seconds
         self.halves[1].environment_seconds = 0.0
 
@@ -69,6 +70,7 @@ class RolloutInHalves:
         """Advance one half while the device works for the other half; return the results of ended episodes, or None."""
         one, other = self.halves
         self.halves = other, one
+        # Each call ends by beginning a half. So only halves that `submit` has filled since then begin here.
         for half in (one, other):
             if half.running and not half.begun:
                 half.begin()
@@ -137,6 +139,7 @@ def tiles_together(task: AnyTask, slots: int) -> int:
     The code of a rigid-body world is several times as large as the instruction cache of a multiprocessor. The tiles of
     a block make each step together, so they share fetched instructions.
     """
+    # The tiles of a multiprocessor, rounded up, if all multiprocessors have equal shares.
     shared = max(1, -(-slots // (WIDTH * device().multiprocessors)))
     return min(MOST_TOGETHER, shared) if task.has_world else 1
 
@@ -281,6 +284,7 @@ class DevicePlay:
 
     def clear(self) -> None:
         """Drop all episodes."""
+        # A download may still write to `_new_counts`, which is cleared below.
         self.arrays.wait()
         self._fed = None
         self._counts_now[:] = self._new_counts[:] = 0
@@ -381,6 +385,7 @@ class _Results:
         }
         sizes = {name: math.prod(shape) * np.dtype(kind).itemsize for name, (shape, kind) in self._shapes.items()}
         self.addresses = {f"result_{name}": arrays.allocate(arrays.slots * n).address for name, n in sizes.items()}
+        # Staging memory for `_hashes`: a piece of the hashes, and the places where episodes end.
         arrays.reserve(LARGEST_COPY + 8 * arrays.slots)
 
     def download(self, feed: Feed, best_of: int, traces: bool) -> Played:
@@ -417,6 +422,7 @@ class _Results:
         first = 0
         while first < len(counts):
             # Copy as many episodes at a time as fit into LARGEST_COPY, but at least one.
+            # A step has two bytes of hashes. `ends` has a 0 in front, so the index of the end of episode i is i + 1.
             last = max(first + 1, int(np.searchsorted(ends, ends[first] + LARGEST_COPY // 2, "right")) - 1)
             piece = values[ends[first] : ends[last]]
             place = self._arrays.scratch(piece.nbytes, 8 * (last + 1 - first))

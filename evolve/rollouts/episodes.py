@@ -130,6 +130,7 @@ class EpisodeBatch:
     def take(self, indices: Int64) -> "EpisodeBatch":
         """Return the batch of the episodes at indices [k], with only the genomes that play them."""
         places = _as_slice(indices)
+        # Only the needed genomes are kept, so `rows` numbers them anew, from 0.
         needed, rows = _distinct(self.rows[places].astype(np.int64))
         takes_all = isinstance(places, slice) and places == slice(0, len(self))
         if takes_all and len(needed) == len(self.genomes):

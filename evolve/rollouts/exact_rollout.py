@@ -136,6 +136,7 @@ class ExactRollout(_WholeEpisodes):
         """Play for some milliseconds."""
         busy = self._busy
         begin = time.perf_counter()
+        # A free slot ends the call only if `fill` can use the slot: not while episodes are held, nor at `most_running`.
         more = len(self._queue) > 0 and self._held is None and self.play.running < self.most_running
         made = self.play.run(self.steps, more)
         seconds = time.perf_counter() - begin
@@ -252,6 +253,7 @@ class ThreadedRollout(_WholeEpisodes):
         """The number of episodes whose results were not returned yet."""
         self._playing: set[ExactRollout] = set()
         self._shared = ThreadsState(self._queue, threads, least_feed)
+        # The size holds for all threads that this process starts later, so it is restored below.
         earlier = stack_size(_STACK_BYTES)
         try:
             for _ in range(threads):
@@ -287,6 +289,7 @@ class ThreadedRollout(_WholeEpisodes):
         found: list[EpisodeResults | None] = []
         try:
             while True:
+                # Wait for the first results only, then take all others that have arrived.
                 found.append(self._receive(wait=not found and bool(self._playing)))
         except Empty:
             if not found and self._shared.hangs(self.max_episode_seconds):
@@ -391,6 +394,7 @@ class ThreadsState:
                 if self._wait_for_episodes(part):
                     continue
                 break
+            # Waiting episodes begin during the call, so they count: a thread without episodes waits for some of them.
             self._running[part] = part.play.running + part.play.waiting
             self._began_at[part] = time.monotonic()
             part.play_on()
@@ -408,11 +412,13 @@ class ThreadsState:
         Give none if episodes wait in the queue, if the running ones are few, or if another part has twice as many.
         """
         running = self._running[part]
+        # A copy of the values, because other threads change the dictionary.
         largest = max(tuple(self._running.values()))
         least = max(2 * LEAST_GIVEN, largest // 2)
         if not self.empty or not part.can_give or len(self._queue) or running < least:
             return
         with self._empty_lock:
+            # Another thread may have taken the last empty part since the test above.
             if not self.empty:
                 return
             other, given = self.empty.pop()
@@ -420,6 +426,7 @@ class ThreadsState:
             part.give(other)
             self._running[part], self._running[other] = part.play.running, other.play.running
         finally:
+            # Also after an error, because the other thread waits for this event without a limit.
             given.set()
 
     def _wait_for_episodes(self, part: ExactRollout) -> bool:
@@ -434,6 +441,7 @@ class ThreadsState:
         with self._empty_lock:
             self.empty.append((part, given))
         while not given.wait(POLL_SECONDS):
+            # If no part has enough episodes to give, polling until the end of the generation would be useless.
             can_be_given = max(tuple(self._running.values())) >= 2 * LEAST_GIVEN
             if len(self._queue) or self.pausing.is_set() or not can_be_given:
                 with self._empty_lock:

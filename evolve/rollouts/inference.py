@@ -51,6 +51,7 @@ class Moments:
     @classmethod
     def of_normalizer(cls, normalizer: Float32, count: int) -> "Moments":
         """Return the moments of `count` observations, from their normalizer [2, O]."""
+        # The inverse of `normalizer`: 1 / factor² is the variance, and the mean square is variance + mean².
         mean, factor = normalizer.astype(np.float64)
         return cls(count, np.stack([mean, 1 / (factor * factor) + mean * mean]) * count, normalizer)
 
@@ -59,6 +60,7 @@ class Moments:
 
         lengths: [P, E]. moments: [P, E, 2, O], sums and sums of squares.
         """
+        # Each of the 2 · O sums runs over all episodes, in an order that depends only on their number.
         flat = np.where(np.isfinite(moments), moments, 0.0).reshape(lengths.size, -1)
         total = ordered_sum(np.ascontiguousarray(flat.T)).reshape(self.sums.shape)
         return Moments(self.count + int(lengths.sum(dtype=np.int64)), self.sums + total)
@@ -70,6 +72,7 @@ class Moments:
         if not self.count:
             return np.stack([np.zeros(self.sums.shape[1], np.float32), np.ones(self.sums.shape[1], np.float32)])
         mean = self.sums[0] / self.count
+        # Rounding can make the difference negative. The maximum also replaces a negative variance.
         variance = np.maximum(self.sums[1] / self.count - mean * mean, _LEAST_DEVIATION * _LEAST_DEVIATION)
         return np.stack([mean, 1 / np.sqrt(variance)]).astype(np.float32)
 
@@ -115,6 +118,7 @@ class ObservationNormalizer:
         self._moments = np.zeros((slots, 2, O))
         self._native = backend == "native"
         if self._native:
+            # The kernel keeps the addresses of these arrays, so they must not be replaced by other arrays.
             arrays = (observations, self._normalizers, self._moments, self.normalized)
             self._arguments = NormalizationStructure(O, *(array.ctypes.data for array in arrays))
             self._address = ctypes.addressof(self._arguments)
@@ -141,6 +145,7 @@ class ObservationNormalizer:
         wide = x.astype(np.float64)
         moments[:, 0] += wide
         moments[:, 1] += wide * wide  # the squares are exact: 24 bits squared have at most 48
+        # A result that overflows is infinite, and is clipped below.
         with np.errstate(over="ignore"):
             normalized = (x - normalizers[:, 0]) * normalizers[:, 1]
         return np.minimum(np.maximum(normalized, -CLIP), CLIP, out=self.normalized[:n])
@@ -238,6 +243,7 @@ class HostInference(Inference):
         self._seen = observations if normalizer is None else normalizer.normalized
         self._outputs = np.zeros((len(observations), action_size), np.float32)
         checked = batch if isinstance(batch, SlotArrays) else _AddedBatch(batch, action_size)
+        # Fingerprints are of the observations as they come from the environments, before normalization.
         super().__init__(observations, checked, StepHashes(observations, self._outputs, backend), normalizer)
         # A batch that overrides `step` does more than its kernel, so the kernel alone cannot do a step.
         kernel = batch.kernel if isinstance(batch, SlotArrays) and type(batch).step is SlotArrays.step else None
@@ -348,6 +354,7 @@ class _DeviceHashes:
         )
 
     def begin(self, slots: Slots) -> None:
+        # Old step hashes need not be cleared: `of` returns only the steps of the new episode.
         self._states.clear(slots)
         self._steps.clear(slots)
 
@@ -357,6 +364,7 @@ class _DeviceHashes:
 
     def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
         kept = np.minimum(lengths, MAX_HASHED_STEPS)
+        # Copy only as many rows as the longest of these episodes has steps.
         pairs = self._hashes.take(slots, int(kept.max(initial=0)))
         return self._states.take(slots), end_to_end(pairs, kept)
 

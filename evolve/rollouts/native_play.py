@@ -184,6 +184,8 @@ class NativePlay:
             columns=ctypes.addressof(self._columns),
             traces=0 if traces is None else traces.address,
         )
+        # A feed is added only when no result waits. So before the next `take`, at most its episodes and those in the
+        # slots can end.
         self._allocate(feed_size + slots, room, O if normalize else 0)
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
 
@@ -209,6 +211,7 @@ class NativePlay:
 
     def feed(self, feed: Feed) -> None:
         """Add the episodes of a feed; only if `ready`."""
+        # The kernel gets only addresses, so this attribute keeps the arrays alive.
         self._fed = fed = feed.contiguous()
         for column, values in zip(self._columns, fed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
@@ -246,6 +249,7 @@ class NativePlay:
         """Continue `count` of the running episodes in the free slots of another play of the same task and network."""
         sources = np.flatnonzero(self._buffers["live"])[-count:]
         targets = np.flatnonzero(~other._buffers["live"])[:count]
+        # The state of a slot has three parts: of the network, of the environment, and the arrays of this object.
         self.batch.give(other.batch, sources, targets)
         self._environments.move(sources, targets, other._environments)
         (tile, lane), (to_tile, to_lane) = (np.divmod(slots, native.lanes()) for slots in (sources, targets))
@@ -312,6 +316,7 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
     order = np.argsort(keys)
     genomes = keys[order] >> BITS_OF_EPISODES
     # Only a genome with all of its episodes here has a known mean. Sorted by key, its episodes are adjacent.
+    # A genome is complete if the episode `best_of` - 1 places after its first one is its own, too.
     whole = np.flatnonzero(genomes[best_of - 1 :] == genomes[: max(len(keys) - best_of + 1, 0)])
     if len(whole):
         places = order[whole[:, None] + np.arange(best_of)]
@@ -328,4 +333,5 @@ def _hashes_of(wanted: Bool, lengths: Int32, hashes: UInt8) -> UInt8:
     kept = np.minimum(lengths, MAX_HASHED_STEPS)
     ends = np.cumsum(kept, dtype=np.int64)
     spans = zip((ends - kept)[wanted].tolist(), ends[wanted].tolist(), strict=True)
+    # The empty part is for the case that no hash is wanted: `concatenate` needs an array.
     return np.concatenate([hashes[:0], *(hashes[start:end] for start, end in spans)])

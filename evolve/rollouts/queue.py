@@ -96,6 +96,7 @@ class EpisodeQueue:
                 return None
             waiting = self._waiting.batches[0]
             batch = waiting.batch
+            # A window belongs to one batch, so another batch needs another window.
             if self._window is None or self._window.waiting is not waiting:
                 self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock, self._feed)
             # Only episodes with genomes in one window begin together, so few genomes are in memory at a time.
@@ -105,6 +106,7 @@ class EpisodeQueue:
             self._waiting.episodes -= count
             if part.stop == len(batch):
                 self._waiting.batches.popleft()
+        # Genomes are generated without the lock, so that other threads can take episodes meanwhile.
         rows = batch.rows[part]
         genomes, numbers = self._window.take(rows.astype(np.int64), self.generating)
         self._described += [(batch.genome_ids[which], found) for which, found in self._window.take_descriptions()]
@@ -203,7 +205,9 @@ class GenomeWindow:
         """Return the genomes of a contiguous range of rows, and describe those that the batch wants described."""
         with generating():
             source = self._source
+            # A slice of genomes in memory gives views. Other sources take only numbers of genomes.
             made = source.take(rows) if isinstance(source, Genomes) else source.take(np.arange(rows.start, rows.stop))
+            # Several threads may generate the same genome, but only one of them describes it.
             with self._lock:
                 places = np.flatnonzero(self.waiting.to_describe[rows])
                 self.waiting.to_describe[rows] = False

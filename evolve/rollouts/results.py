@@ -32,6 +32,7 @@ def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> 
     metrics = decode_metrics(quantities["encoded_metrics"], reported)
     for name in names:
         if name not in metrics:
+            # An episode without steps has no mean, and gets NaN below. The maximum avoids a division by 0.
             means = sums[..., observation_index(name)] / np.maximum(lengths, 1)
             metrics[name] = np.where(has_mean, means, np.nan)
     return {name: metrics[name] for name in names}
@@ -104,6 +105,7 @@ class StepHashes:
         """Add the step hashes of N episodes. at: [N], the index of each episode in the flattened table [P, E]."""
         rows = np.minimum(results.lengths, MAX_HASHED_STEPS) * results.hashed
         self._part.reshape(-1)[at] = np.where(results.hashed, len(self._parts), _NO_PART)
+        # The hashes lie end to end, so an episode begins where the hashes of earlier episodes end.
         self._begin.reshape(-1)[at] = np.cumsum(rows, dtype=np.int64) - rows
         # A view into a message would keep the whole message in memory.
         is_view = results.step_hashes.base is not None
@@ -152,6 +154,7 @@ class ResultsCollector:
             values = getattr(results, name)
             if name not in self._quantities:
                 self._quantities[name] = np.zeros((*self._played.shape, *values.shape[1:]), QUANTITIES[name][1])
+            # NumPy cannot infer the length for -1 if another length is 0, as O and M may be.
             if values.size:
                 self._quantities[name].reshape(-1, *values.shape[1:])[at] = values
         self._played.reshape(-1)[at] = True
@@ -173,6 +176,7 @@ class ResultsCollector:
         sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1], "M": num_metrics}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
+        # The episode has length 0, so none of its step hashes is missing.
         failed = {"returns": np.array([np.nan]), "hashed": np.array([True])}
         self.add(EpisodeResults(**zeros | key | failed))
 
@@ -183,6 +187,7 @@ class ResultsCollector:
         counts = np.count_nonzero(self._played, axis=1)
         if len(self._traces) != len(counts):
             counts = np.array([np.count_nonzero(self._played)])
+        # If no traces are kept, there are no rows, and the slice is empty.
         scale = TRACE_UNIT / np.maximum(counts, 1)[: len(self._traces), None]
         traces = (self._traces.astype(np.float64) * scale).astype(np.float32)
         return PopulationResults(
@@ -272,6 +277,7 @@ class PopulationResults:
         missing = np.flatnonzero(~self.described)
         if not len(missing):
             return received
+        # Copies, because the arrays of `received` belong to the collector.
         joined = GenomeDescriptions(*(array.copy() for array in vars(received).values()))
         for name, computed in vars(describe(genomes.take(missing))).items():
             getattr(joined, name)[missing] = computed

@@ -71,6 +71,7 @@ class FailureDetector:
 
     def after_step(self, live: Slots, span: int, rewards: Float64) -> None:
         """Check the observations and rewards [k] of live slots [k], and the time. span: the last slot plus 1."""
+        # One test of whole arrays is fast. Only if it fails, look at the slots one by one.
         if not (np.isfinite(self._observations[:span]).all() and (np.abs(rewards) <= _LARGEST_REWARD).all()):
             for slot, reward in zip(live.tolist(), rewards.tolist(), strict=True):
                 if not abs(reward) <= _LARGEST_REWARD:  # or NaN
@@ -182,6 +183,7 @@ class Rollout:
 
     def clear(self) -> None:
         """Drop all episodes."""
+        # A device may still compute the step that was begun.
         if self.begun:
             self.inference.finish()
             self.begun = False
@@ -237,6 +239,7 @@ class Rollout:
         self._lengths[rows] += 1
         if self._max_steps is not None:
             ended = ended | (self._lengths[rows] >= self._max_steps)
+        # Read metrics before `_fail`, because a missing metric becomes a fault.
         if self.engine.metric_names:
             self._read_metrics(self._live[ended])
         self.detector.after_step(self._live, self._span, rewards)
@@ -346,6 +349,7 @@ class Rollout:
         # Loading may generate genomes. That takes long, and does not count for running episodes.
         self.detector.advance(time.perf_counter())
         done = 0
+        # Each call of `_load` takes episodes of only one batch, with genomes in one window.
         while done < len(slots):
             done += self._load(slots[done:])
         self.detector.resume(time.perf_counter())
@@ -375,6 +379,7 @@ class Rollout:
         self._seeds[at] = episodes.seeds
         self._traces = episodes.traces
         if self._traces != "none" and self._num_traces:
+            # Masks need memory only if traces are wanted.
             if not self._masks.size:
                 self._masks = np.zeros((len(self._free), self._num_traces), np.bool_)
             self._masks[at] = genomes.mask
@@ -401,6 +406,7 @@ class Rollout:
         self._live: Slots = np.flatnonzero(~self._free)
         n = len(self._live)
         self._span = int(self._live[-1]) + 1 if n else 0
+        # Without gaps a slice selects the live slots: a slice gives views, and indices would give copies.
         self._rows = slice(0, n) if self._span == n else self._live
 
 

@@ -88,6 +88,7 @@ def read_champion(path: Path) -> StoredChampion:
             cure = "Read it with another version of evolve."
             raise InputError(str(path), f"a champion file of schema {CHAMPION_SCHEMA}", f"schema {schema}", cure)
         held_out = reader.held_out()
+        # There is no other genome to compare with, so this refuses only empty arrays.
         check_held_out(held_out, len(held_out.weights))
         digest = reader.text("digest")
         if len(bytes.fromhex(digest)) != 32:

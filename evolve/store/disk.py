@@ -29,6 +29,7 @@ class DeferredErrorFile(io.FileIO):
         """Write all data."""
         rest = memoryview(data)
         try:
+            # The system may write only a part of the data.
             while rest and self.error is None:
                 rest = rest[super().write(rest) :]
         except OSError as error:
@@ -78,6 +79,7 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             # The owner may always write, even a file that was read-only.
             partial.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IWUSR)
+        # Nothing is synced here: a writer whose file must survive a crash of the machine syncs the partial file.
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -96,6 +98,7 @@ def uninterrupted() -> Iterator[None]:
     try:
         yield
     finally:
+        # Send the signal again, so that the usual handler raises KeyboardInterrupt.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if delayed:
             signal.raise_signal(signal.SIGINT)
@@ -173,6 +176,7 @@ def check_unlocked(path: Path) -> None:
     """Raise InputError if this process or another one is writing a run file. Nothing is written."""
     with contextlib.suppress(OSError):  # without a lock file no process is writing
         descriptor = os.open(_lock_of(path), os.O_RDWR)
+        # A lock that is taken here ends with its descriptor.
         try:
             _lock(path, descriptor)
         finally:
@@ -202,6 +206,7 @@ def _lock(path: Path, descriptor: int) -> bool:
 
 def _locked_error(path: Path, descriptor: int) -> InputError:
     """Return the error for a run file that is locked. descriptor: the open lock file."""
+    # `Lock` has written the name of the process into the lock file.
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another "
     if holder == f"process {os.getpid()} on {socket.gethostname()}":
@@ -217,6 +222,7 @@ _HELD: set[int] = set()
 
 def _close_in_fork() -> None:
     """Close the locks of the parent in a forked process, which may outlive the parent."""
+    # A fork shares the lock of its parent, and the lock lasts until both have closed the file.
     while _HELD:
         os.close(_HELD.pop())
 
@@ -235,6 +241,7 @@ class Lock:
         self._path = _lock_of(path)
         while not self._take(path):  # the last owner removed the lock file after this process had opened it
             os.close(self._descriptor)
+        # A killed process leaves its name behind.
         os.ftruncate(self._descriptor, 0)
         with contextlib.suppress(OSError):  # on a full disk the lock holds without the name of its owner
             os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
@@ -242,6 +249,7 @@ class Lock:
 
     def _take(self, path: Path) -> bool:
         """Open and lock the lock file of a run file; return whether it is still in its place."""
+        # Without O_TRUNC, because the file has the name of its owner until the lock is taken.
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)  # less the umask
         with on_error(lambda: os.close(self._descriptor)):
             self.is_effective = _lock(path, self._descriptor)
@@ -260,7 +268,8 @@ class Lock:
         if self._descriptor not in _HELD:  # released before, or in a fork of the process that holds the lock
             return
         with contextlib.suppress(OSError):
-            # If this lock file was removed, another process may have put its own there.
+            # If this lock file was removed, another process may have put its own there. Remove the file before the lock
+            # is released: afterwards another process could have locked it.
             if self._is_in_place():
                 self._path.unlink()
         _HELD.remove(self._descriptor)

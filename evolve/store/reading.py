@@ -53,6 +53,7 @@ class Reader:
         header = self.header()
         columns: dict[str, Any] = self.columns(schema.COLUMNS) if self._has_item("generation") else {}
         if columns:
+            # First, because `_step_hashes` uses the numbers of the champions as indexes.
             _check(columns)
             columns["champion_step_hashes"] = self._step_hashes(columns)
         metrics = self.metrics("generation", "G P E", columns["returns"].shape if columns else (0, 0, 0))
@@ -138,6 +139,7 @@ class Reader:
         for place in schema.POPULATION.values():
             item = self._dataset(place.path)
             check_shape(item, place.path, place.symbols, np.dtype(place.dtype), G=G, P=P, W=W)
+            # Only one generation is read, so the budget pays only for one.
             self._spend(place.path, P * W * item.dtype.itemsize, item.id.get_storage_size())
             parts.append(item[generation])
         return Genomes(*parts)
@@ -163,6 +165,7 @@ class Reader:
                 continue
             column = columns[name] = self._array(place.path)
             check_shape(column, place.path, place.symbols, np.dtype(place.dtype), **sizes)
+            # A letter has the same size in all columns.
             sizes |= dict(zip(place.symbols.split(), column.shape, strict=True))
         return columns
 
@@ -222,6 +225,7 @@ class Reader:
 
     def _spend(self, what: str, size: int, stored: int) -> None:
         """Take `size` bytes from the budget. Raises ValueError if they exceed the `stored` bytes or the budget."""
+        # An array may claim chunks that were never written. Then the file stores fewer bytes than the array has.
         self._bytes_left -= size
         if size > stored or self._bytes_left < 0:
             raise ValueError(f"{what}: {size} bytes claimed, more than the file holds")
@@ -262,6 +266,7 @@ def _check(columns: Mapping[str, NDArray[Any]]) -> None:
         raise ValueError("champion/candidate: not one of the population")
     if (columns["lengths"] < 0).any():
         raise ValueError("generation/lengths: negative")
+    # NaN is valid: the columns of ranks have NaN where a part of the run had fewer ranks.
     for name in ("seconds", "busy_seconds", "environment_seconds"):
         if np.isinf(columns[name]).any():
             raise ValueError(f"{name} of a generation: infinite")
@@ -290,6 +295,7 @@ def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
 
 def check_can_begin(path: Path) -> None:
     """Raise InputError unless the directory of a run file can be written, or created. Writes nothing."""
+    # `exists` is False for a link to nothing, but `mkdir` cannot create a directory there.
     nearest = next(parent for parent in path.absolute().parents if exists(parent) or parent.is_symlink())
     if not nearest.is_dir():
         raise unwritable_directory(nearest, FileExistsError())
@@ -395,6 +401,7 @@ def read(path: Path) -> StoredRun:
     for _ in range(_ATTEMPTS - 1):
         with suppress(_ReplacedError), open_file(path, "run file") as reader:
             return reader.run(path)
+    # The error of the last attempt reaches the caller.
     with open_file(path, "run file") as reader:
         return reader.run(path)
 
@@ -444,13 +451,16 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
     except BlockingIOError:  # HDF5's own lock; evolve keeps no file open for writing
         got = "a file that another program has open to change it"
         raise InputError(argument, f"a readable {kind}", got, "Close it there.") from None
+    # h5py raises both. A RecursionError, for deeply nested JSON, is a RuntimeError, too.
     except (OSError, RuntimeError) as error:
+        # HDF5 gives the number only in the text of the error.
         if f"errno = {errno.ESTALE}," in str(error):
             got = "a file that another host has replaced meanwhile"
             raise _ReplacedError(argument, f"a readable {kind}", got, "Read it again.") from None
         got = f"a truncated or foreign file ({error})"
         cure = "If it was copied in part, copy it again. "
         raise InputError(argument, f"a readable {kind}", got, cure, ANOTHER_FILE) from None
+    # These come from contents that contradict the schema.
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as error:
         raise InputError(argument, f"a complete {kind}", f"a damaged one ({error})", ANOTHER_FILE) from None
 

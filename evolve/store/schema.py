@@ -228,6 +228,7 @@ class Start:
     @property
     def digest(self) -> str:
         """64 hexadecimal characters that identify the start."""
+        # All numbers are little-endian, as in the digests of generations.
         state = hashlib.sha256(candidate_digests(self.genome)[0])
         if self.normalizer is not None:
             state.update(np.asarray(self.num_observations, "<i8").tobytes())

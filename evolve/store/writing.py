@@ -100,6 +100,7 @@ class RunFile(RunLog):
                 fits = shape == np.shape(getattr(self.last, name))
             else:
                 fits = values is None or (len(shape) == len(symbols) and 0 not in shape)
+            # `fits` does not compare the axis of candidates with the population. The shape () is None.
             if not fits or ("P" in symbols and shape[:1] not in ((), record.fitness.shape)):
                 expected = f"a strategy whose {name} is an array [{', '.join(symbols)}], the same in all generations"
                 got = "none" if values is None else f"an array of shape {list(shape)}"
@@ -162,6 +163,7 @@ class RunFile(RunLog):
             else:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
+        # Note all this before `sync`: the path already has the new file, even if `sync` fails.
         self._exists = True
         self.replaces = False
         self.on_disk = self.num_generations
@@ -202,6 +204,8 @@ class RunFile(RunLog):
             if name in ("config", "manifest", "spaces") and file.attrs.get(name) != text:
                 file.attrs[name] = text
         file.attrs.modify("complete", self.complete)
+        # Places are counted from `on_disk`. So if a flush was interrupted after the renaming, the next flush writes the
+        # same rows in the same places again.
         if self._pending:
             hashes = np.concatenate([record.champion_step_hashes for record in self._pending])
             _append_rows(file, schema.STEP_HASHES, self._num_hashes, hashes)
@@ -221,6 +225,7 @@ class RunFile(RunLog):
             del state[name]
         for name, array in self.checkpoint.items():
             _replace_array(state, name, array)
+        # The file may have the evaluation of an earlier champion, see `RunLog.append`.
         if "evaluation" in file:
             del file["evaluation"]
         if self.held_out is not None:
@@ -261,6 +266,7 @@ def create(path: Path, header: Header) -> RunFile:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = RunFile(path, header, lock=Lock(path))
+    # ValueError: the path has a null character.
     except (OSError, ValueError) as error:
         raise unwritable_directory(path.parent, error) from None
     with on_error(file.close):
@@ -286,6 +292,7 @@ def replace(path: Path, header: Header) -> RunFile:
 
 def reopen(path: Path) -> RunFile:
     """Open an existing run file to append to it. Raises InputError if it cannot be read or written."""
+    # Lock the file before it is read, so that no other process changes it in between.
     try:
         lock = Lock(path)
     except OSError as error:
@@ -314,6 +321,7 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, 
     row = max(1, math.prod(shape[1:]) * itemsize)
     if row <= size:
         return (max(1, size // row), *shape[1:])
+    # Divide the axis after G. Its parts may be too long even if their length is 1: then divide the next axis, too.
     chunk = [1, *shape[1:]]
     for axis in range(1, len(shape)):
         parts = -(-math.prod(chunk) * itemsize // max(size, _LONGEST_PART))
@@ -339,7 +347,8 @@ def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any
         stored = _create_column(file, column, widened).id
     old = stored.shape
     _write_rows(stored, before, rows, (before + len(rows), *map(max, old[1:], rows.shape[1:])))
-    # A resumed run may have another number of ranks or of validation episodes, so rows may differ in length.
+    # A resumed run may have another number of ranks or of validation episodes, so rows may differ in length. HDF5 pads
+    # with zeros, so only floats are written here. At most one of the two parts has numbers.
     if stored.dtype.kind == "f" and rows.ndim == 2 and rows.shape[1] != old[1]:
         padded = h5py.Dataset(stored)
         padded[before:, rows.shape[1] :] = np.nan
@@ -391,9 +400,11 @@ def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
             return
         del group[name]
     if array.size and array.ndim:
+        # Chunks may be twice as large as asked for (`chunk_shape`), and a reader refuses chunks above LARGEST_CHUNK.
         chunk = max(_CHUNK, array.nbytes // _MOST_CHUNKS)
         _create_dataset(group, name, array, min(chunk, LARGEST_CHUNK // 2))
     else:
+        # HDF5 has no chunks for scalars and empty arrays.
         group[name] = array
 
 

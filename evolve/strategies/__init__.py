@@ -78,6 +78,7 @@ def portable(table: Section) -> bool:
 
 def is_added(section: Section) -> bool:
     """Return whether another package adds the strategy that `[strategy]` names."""
+    # Lenient, because the package may be missing here, as when two run files are compared.
     return STRATEGIES.parse(section, lenient=True).name not in STRATEGIES.kinds
 
 
@@ -120,8 +121,10 @@ def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]
     for number, first in enumerate(range(0, len(fitness), every)):
         last = min(first + every, len(fitness))
         if number:
+            # As in `PruningRounds`, a control follows each round, so the searches with odd numbers are controls.
             is_control = has_controls and number % 2 == 1
             found.append((first, "control" if is_control else f"round {number // (1 + has_controls) + 1}"))
+        # A start or restart after the last generation of a round, or of the run, plays no generation.
         inner = beginnings(options, fitness[first:last])
         found += [(first + generation, kind) for generation, kind in inner if first + generation < last]
     return found
@@ -146,6 +149,7 @@ def from_table(
     choice = STRATEGIES.parse(table)
     options = choice.options
     if start is not None:
+        # A strategy draws its initial genomes from the layout, so every search begins with the given genome.
         layout = StartLayout(layout, start)
 
     def for_layout(layout: GenomeLayout) -> Strategy[Any]:
@@ -198,9 +202,11 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
 
     with STRATEGIES.as_input_error(section, "start"):
         state = strategy.start()
+    # Generation 0, with made-up results.
     asked = ask_twice(state, 0)
     results = _results(section, strategy, layout, population, state, ask_last(state, 0))
     with STRATEGIES.as_input_error(section, "tell"):
+        # A lazy source asks for candidates even after `tell`, for the log. So `tell` must not change its state.
         before, state = state, strategy.tell(state, AskedGenomes(strategy, state, 0, population, W), results)
         if state is None and before is not None:
             raise TypeError("expected the next state, got None")
@@ -211,6 +217,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
     with STRATEGIES.as_input_error(section, "outcome"):
         if unknown := set(strategy.outcome(state)) - {"front", "archive"}:
             raise ValueError(f"expected front or archive, got {', '.join(map(str, unknown))}")
+    # Generation 1 must not depend on whether the state was stored in between. Otherwise a resumed run would differ.
     following = ask_twice(state, 1)
     with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
         arrays = strategy.to_arrays(state)
@@ -243,6 +250,7 @@ def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, pop
                 result = method(*given)
                 return result if check is None else check(result, *given)
 
+        # An attribute of the instance hides the method of the class, so calls inside the strategy are checked, too.
         setattr(strategy, name, call)
 
     def asked(genomes: Any, _state: Any, _generation: int, candidates: Any = None) -> Genomes:
@@ -255,6 +263,7 @@ def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, pop
     guard("ask", asked)
     guard("champion", lambda genomes, _state: check_genomes(genomes, 1, W))
     guard("to_arrays", stored)
+    # Only the exceptions of these methods are caught here.
     for name in ("start", "tell", "sums", "measures", "outcome"):
         guard(name)
     return strategy
@@ -286,6 +295,7 @@ def _results(
     with STRATEGIES.as_input_error(section, "sums"):
         if strategy.sum_shape is not None:
             sums = np.zeros((W, *strategy.sum_shape))
+            # A rank may ask for the sums of any columns, so one column is enough to check the shape.
             found, expected = np.shape(strategy.sums(state, 0, fitness, slice(0, 1))), sums[:1].shape
             if found != expected:
                 raise ValueError(f"expected an array of shape {list(expected)} for one column, got {list(found)}")
@@ -294,6 +304,7 @@ def _results(
             measures = np.zeros((population, D))
             of_one = strategy.measures(genome, dict.fromkeys(strategy.measured, np.zeros(1)))
             check_shape(of_one, "measures", "P D", np.float64, P=1, D=D)
+    # The traces that the strategy declares: a row for each candidate, the mean, or none.
     traces = np.zeros((population if strategy.traces == "each" else 0, T), np.float32)
     return Results(fitness, traces, np.zeros(T) if strategy.traces == "mean" else None, sums, measures)
 
@@ -331,12 +342,15 @@ def make(
     if (layout is None) == (genome_size is None):
         raise InputError("genome_size", "either genome_size or a layout", "both" if layout is not None else "neither")
     if layout is None:
+        # `or 0` is for the type checker, which does not know that there is a size here. `VectorLayout` refuses 0.
         layout = VectorLayout(genome_size or 0)
     elif not hasattr(layout, "num_weights"):
         raise InputError("layout", "a network, or another layout of genomes, such as VectorLayout", repr(layout))
     if start is not None and start.num_weights != layout.num_weights:
         raise InputError("x0", f"{layout.num_weights:,} numbers, the size of a genome", f"{start.num_weights:,}")
     population, seed = check_whole("population", population, 2), check_whole("seed", seed, 0)
+    # The registry takes the types of TOML, so convert tuples and NumPy's numbers.
     table = plain({"name": name, **options})
+    # Refuse settings without effect, as in a new run.
     STRATEGIES.validate(table, layout)
     return from_table(table, layout, population, seed, start)

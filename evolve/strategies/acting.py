@@ -49,6 +49,8 @@ class Paths:
     @cached_property
     def sizes(self) -> list[int]:
         """The number of neurons in each layer. The bias counts, as the last neuron."""
+        # The rows of a matrix belong to its source. The columns belong to the output of its layer, which is source
+        # layer + 1.
         sizes: dict[int, int] = {}
         for block, *_ in self.matrices:
             for layer, size in zip((block.source, block.layer + 1), block.shape, strict=True):
@@ -72,6 +74,7 @@ class Paths:
             present = mask[:, first.start : first.stop]
             for block in further:
                 present = present | mask[:, block.start : block.stop]
+            # A row or a column of coefficients that holds for several connections is repeated for all of them.
             found.append(np.broadcast_to(present.reshape(-1, first.rows, first.columns), (len(mask), *first.shape)))
         return found
 
@@ -88,6 +91,7 @@ class Paths:
         found = []
         for (block, *_), present in zip(self.matrices, all_present, strict=True):
             _, rows, columns = present.shape
+            # The last neuron of a layer may be a bias, which some matrices do not read, and which no matrix computes.
             has_input = fed[block.source][:, :rows, None]
             has_use = used[block.layer + 1][:, None, :columns]
             found.append(present & has_input & has_use)
@@ -106,12 +110,15 @@ class Paths:
         The flow of a coefficient of a learning rule is the sum over the connections that learn by this rule.
         """
         absolute = {b: np.abs(weights[b.start : b.stop]).reshape(b.rows, b.columns) for b in self.layout.blocks}
+        # The strength of a connection is its |weight|, or the sum of the |coefficients| of its learning rule.
         strengths = []
         for matrix in self.matrices:
             strength = np.zeros(matrix[0].shape)
             for block in matrix:
                 strength = strength + absolute[block]
             strengths.append(strength)
+        # The flow through a connection is a product: all paths to its source, its strength, and all paths from its
+        # target.
         fed, used = self._flows(strengths, forwards=True), self._flows(strengths, forwards=False)
         found = []
         for matrix in self.matrices:
@@ -136,6 +143,7 @@ class Paths:
         for layer, neurons in enumerate(sources):
             computed = max((block.shape[1] for block, *_ in self.matrices if block.layer + 1 == layer), default=0)
             neurons[computed:] = True
+        # The last layer may have neurons that are neither actions nor modulators. Modulators may be in any layer.
         actions[-1][:] = True
         actions[-1][list(self.unused)] = False
         for layer, neuron in getattr(self.layout, "modulators", ()):
@@ -145,11 +153,13 @@ class Paths:
     def _spread(self, all_present: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
         """Add, to the reached neurons [P, size] of each layer, all neurons that follow or precede them."""
         steps = list(zip(self.matrices, all_present, strict=True))[:: 1 if forwards else -1]
+        # Neurons are only added, so an equal number means that a round has reached no further neuron.
         before, now = -1, sum(map(np.count_nonzero, reached))
         # The matrices are in the order of their layers, so only recurrent connections need several rounds.
         while now != before:
             for (block, *_), present in steps:
                 rows, columns = present.shape[1:]
+                # Both are views, so the operations below change `reached`.
                 begin, end = reached[block.source][:, :rows], reached[block.layer + 1][:, :columns]
                 if forwards:
                     end |= (present & begin[:, :, None]).any(axis=1)
@@ -166,6 +176,7 @@ class Paths:
         # Each round adds the paths with one recurrent connection more, until no further neuron is reached.
         while now != before:
             earlier = flows
+            # Each round computes the flow of all paths anew, also of the paths that earlier rounds have followed.
             flows = [neurons.copy() for neurons in ends]
             for (block, *_), strength in steps:
                 rows, columns = strength.shape
@@ -193,6 +204,7 @@ def measure(
     """
     P = len(genomes)
     found = np.zeros((P, len(names)))
+    # First the metrics of the episodes, which need no genomes.
     for column, (name, setting) in enumerate(zip(names, settings, strict=True)):
         if name not in GENOME_MEASURES:
             if name not in metrics:
@@ -202,6 +214,7 @@ def measure(
     counted = [column for column, name in enumerate(names) if name in GENOME_MEASURES]
     if not counted:
         return found
+    # A lazy source computes the genomes here, so take only as many at a time as fit in memory.
     at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
     for first in range(0, P, at_once):
         mask = genomes.take(np.arange(first, min(first + at_once, P))).mask

@@ -166,6 +166,7 @@ class _CmaRates:
 
     def __init__(self, n: int, population: int) -> None:
         self.mu = mu = population // 2
+        # w'_i for i = 1 … P: above 0 for the better half, below 0 for the worse half.
         unscaled = log(np.array([(population + 1) / 2])) - log(np.arange(1.0, population + 1))
         self.mu_eff = mu_eff = _effective(unscaled[:mu])
         self.c_sigma = (mu_eff + 2) / (n + mu_eff + 5)
@@ -174,8 +175,10 @@ class _CmaRates:
         # As in the library, c_mu stays a little below its limit, 1 - c_1.
         self.c_mu = c_mu = min(1 - c_1 - 1e-8, 2 * (mu_eff - 2 + 1 / mu_eff) / ((n + 2) * (n + 2) + mu_eff))
         mu_neg = _effective(unscaled[mu:])
+        # The smallest of these limits is the factor a of the negative weights.
         limits = 1 + c_1 / c_mu, 1 + 2 * mu_neg / (mu_eff + 2), (1 - c_1 - c_mu) / (n * c_mu)
         best, worst = np.maximum(unscaled, 0), np.minimum(unscaled, 0)
+        # `worst` and its sum are both negative, so the minus sign keeps the weights of the worse half negative.
         self.weights: Float64 = best / ordered_sum(best) - worst * (min(limits) / ordered_sum(worst))
 
 
@@ -218,6 +221,7 @@ class Cma(EvolutionStrategy[CmaState]):
         """Return candidates, drawn around the mean."""
         candidates = requested_candidates(self._P, candidates)
         z = normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, candidates, self._n).astype(np.float64)
+        # Row i becomes L z_i. `add_outer` adds in a fixed order, so the result has the same bits on every machine.
         shaped = np.zeros_like(z)
         add_outer(shaped, z.T, self._factor_of(state))
         return self._genomes(state.mean + state.progress.sigma * shaped)
@@ -226,15 +230,19 @@ class Cma(EvolutionStrategy[CmaState]):
         """Adapt mean, step size and covariance. The covariance needs all candidates at once."""
         check_population(genomes, results, self._P, self._W)
         r, n, sigma = self._rates, self._n, state.progress.sigma
+        # x_i and y_i of the formulas, the best candidate first.
         x = genomes.take(ranking(results.fitness)).weights[:, self._connections.places].astype(np.float64)
         steps = (x - state.mean) / sigma
         y = ordered_sum((r.weights[: r.mu, None] * steps[: r.mu]).T)
+        # Row 0 is L⁻¹ y, for p_σ. The other rows are L⁻¹ y_i of the worse half, for the lengths in v_i.
         whitened = solve(self._factor_of(state), np.concatenate([y[None], steps[r.mu :]]))
         path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff)
         p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step * whitened[0]
+        # h depends on the length of the new p_σ, so p_σ comes before p_c.
         progress, h = _adapt(state.progress, p_sigma, n, r.c_sigma, r.mu_eff)
         p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
         kept = 1 - r.c_1 - r.c_mu * float(ordered_sum(r.weights)) + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
+        # Below the diagonal the sum lacks the old covariance, but `_bounded` stores only the upper half.
         covariance = kept * self._upper(state) + (r.c_1 * p_c)[:, None] * p_c
         shares = r.c_mu * r.weights
         lengths = ordered_sum(whitened[1:] * whitened[1:])
@@ -271,8 +279,11 @@ class Cma(EvolutionStrategy[CmaState]):
         variances = np.diagonal(C)
         largest = math.sqrt(float(variances.max()))
         sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT / largest)
+        # The standard deviation of weight i is σ sqrt(C_ii), so the resolution gives a lower bound of C_ii in units of
+        # σ².
         spacing = np.spacing(np.abs(mean).astype(np.float32))
         resolution = spacing.astype(np.float64) / sigma
+        # The caller has made C for this call, so the diagonal may change in place.
         np.fill_diagonal(C, np.maximum(variances, resolution * resolution))
         upper = C[np.triu_indices(self._n)]
         return CmaState(mean, p_sigma, p_c, upper, CmaProgress(sigma, progress.generations))
@@ -283,6 +294,7 @@ def _adapt(progress: CmaProgress, p_sigma: Float64, n: int, c_sigma: float, mu_e
     generations = progress.generations + 1
     d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma
     ratio = norm(p_sigma) / (math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)))
+    # p_σ begins at 0, so its length is too small in the first generations.
     start_correction = math.sqrt(1 - _power(1 - c_sigma, 2 * (generations + 1)))
     h = 1.0 if ratio / start_correction < 1.4 + 2 / (n + 1) else 0.0
     factor = exp(np.array([c_sigma / d_sigma * (ratio - 1)], np.float32))[0]
@@ -361,12 +373,14 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         """Return candidates, drawn around the mean."""
         candidates = requested_candidates(self._P, candidates)
         steps = np.full(len(candidates), state.progress.sigma)
+        # The mean has only the n connections, and all of them are present.
         mask, deviations = np.ones(self._n, np.bool_), np.sqrt(state.covariance)
         x = perturbed(state.mean, mask, steps, self._key(generation), candidates, deviations)
         return self._connections.genomes(x)
 
     def sums(self, state: SepCmaState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [N, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in N columns; 0 in a column without a connection."""
+        # A stream has a deviate for each connection, and none for an absent one. So `first` below counts connections.
         columns_of_sums, connections = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))
@@ -391,6 +405,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
             moved, squares = results.sums[self._connections.places].T
         r = self._rates
         sigma = state.progress.sigma
+        # `moved` is σ y of the formulas, and `squares` is σ² y².
         y = moved / sigma
         path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
         p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step

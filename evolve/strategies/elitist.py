@@ -110,6 +110,7 @@ class ScoredGenomes:
     def with_evaluation(self, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
         """Return the genomes after another evaluation of the first n, with fitness [n] and, if used, traces [n, T]."""
         n = len(fitness)
+        # Copies, because a state must not change.
         total, count, newest = self.total.copy(), self.count.copy(), self.traces.copy()
         total[:n] += fitness
         count[:n] += 1
@@ -155,6 +156,7 @@ class Elitist(contract.Strategy[contract.State]):
 
     def survivors(self, state: contract.State) -> int:
         """Return the number of leading candidates of the next generation that were evaluated before."""
+        # A count of 0 marks a given genome that no generation has evaluated yet.
         return self._num_kept(state) if self._elite(state).count.all() else 0
 
     def ask(self, state: contract.State, generation: int, candidates: Int64 | None = None) -> Genomes:
@@ -209,7 +211,9 @@ class EliteOnly(Elitist[ScoredGenomes]):
         """Score the survivors again, and keep the best of the survivors and the new candidates."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
         n, fitness = self.survivors(state), results.fitness
+        # Candidate i < n is genome i of the elite, see `ask`. The other genomes of the elite are dropped.
         survivors = state.take(np.arange(n)).with_evaluation(fitness[:n])
+        # No other new candidate can enter the elite, so a lazy source computes these genomes alone.
         best = n + contract.ranking(fitness[n:])[: self._elite_size]
         new = ScoredGenomes.evaluated(genomes.take(best), fitness[best]).with_prior(self._prior, fitness)
         return survivors.joined(new).best(self._elite_size)
@@ -228,6 +232,7 @@ class EliteOnly(Elitist[ScoredGenomes]):
     def _parents(self, num_parents: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Int64:
         """Return the place [n] in the elite of each candidate's parent, drawn uniformly from the best `num_parents`."""
         kept = self._num_kept(state)
+        # All children share one stream. So draw the parents of all, and return the parents of the given candidates.
         drawn = Stream(self._seed, Purpose.PARENTS, generation).below(num_parents, self._P - kept)
         return drawn[candidates - kept]
 
@@ -244,6 +249,7 @@ class Random(EliteOnly):
         super().__init__(layout, population, seed, size, options.survivors, options.prior_evaluations)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
+        # All initial genomes of a `StartLayout` equal the given genome, so children come from the layout inside.
         layout = self._layout.layout if isinstance(self._layout, contract.StartLayout) else self._layout
         return contract.initial_genomes(layout, self._seed, generation, candidates)
 
@@ -274,6 +280,7 @@ class Ga(EliteOnly):
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         num_parents = min(self._num_parents, len(state))
+        # `take` copies, so the noise does not change the elite.
         children = state.genomes.take(self._parents(num_parents, state, generation, candidates))
         key = self._seed, Purpose.WEIGHT_NOISE, generation
         add_noise(children.weights, children.mask, self._weight_noise, key, candidates)
@@ -308,6 +315,7 @@ class Umda(EliteOnly):
         probability = self._cached_probability(state, generation)
         parents = state.genomes.take(self._parents(len(state), state, generation, candidates))
         streams = Streams(self._seed, Purpose.MASKS, generation, candidates)
+        # A connection is present if its uniform number is below its probability.
         mask = ~streams.at_least(probability, self._layout.num_weights)
         # A new connection, which the parent lacks, begins with a standard normal weight.
         np.copyto(parents.weights, streams.normal_rows(self._layout.num_weights), where=mask & ~parents.mask)

@@ -23,7 +23,7 @@ from evolve.shapes import Float64, Int64
 from evolve.strategies.strategy import Arrays, State, Strategy, arrays_of, initial_genomes, state_of
 
 _PART_SIZE = 2**16  # numbers
-_EPSILON = 1e-8
+_EPSILON = 1e-8  # of Adam; prevents a division by 0
 
 
 class EvolutionStrategy(Strategy[State]):
@@ -86,6 +86,7 @@ def centred_ranks(fitness: Float64) -> Float64:
     N = len(fitness)
     order, first, stop = _equal_runs(fitness)
     ranks = np.empty(N)
+    # (first + stop - 1)/2 is the mean of the ranks in a run of equal fitness.
     ranks[order] = np.repeat(0.5 - (first + stop - 1) / 2 / (N - 1), stop - first)
     return ranks
 
@@ -103,6 +104,7 @@ def log_ranks(fitness: Float64) -> Float64:
     order, first, stop = _equal_runs(fitness)
     if len(first) == 1:
         return np.zeros(N)  # without the rounding errors of the sums below
+    # In all other runs, the shares are equal already: runs of one candidate, and runs in the worse half.
     for run in np.flatnonzero(shares[first] > shares[stop - 1]):
         equal = slice(first[run], stop[run])
         shares[equal] = ordered_sum(shares[equal]) / (stop[run] - first[run])
@@ -116,9 +118,11 @@ def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
 
     fitness: [N]. NaN is worst, and all NaN are equal.
     """
+    # NaN comes last. The sort need not be stable, because the callers give all candidates of a run the same value.
     order = np.argsort(-fitness)
     in_order = fitness[order]
     begins = np.ones(len(fitness), np.bool_)  # whether a run of equal fitness begins here
+    # NaN differs from itself, but only NaN follows a NaN, so no run begins there.
     begins[1:] = (in_order[1:] != in_order[:-1]) & ~np.isnan(in_order[:-1])
     first = np.flatnonzero(begins)
     return order, first, np.append(first[1:], len(fitness))
@@ -156,6 +160,7 @@ def weighted_moments(
     """
     total = np.zeros((len(centre), 2))
     for candidate, share in zip(candidates, shares, strict=True):
+        # One genome at a time, because a lazy source may have more genomes than fit in memory.
         difference = genomes.take(candidate[None]).weights[0, places].astype(np.float64) - centre
         total[:, 0] += share * difference
         total[:, 1] += share * (difference * difference)
@@ -179,11 +184,13 @@ def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix,
     found: list[PerturbedMatrix] = []
 
     def add(rows: int, columns: int, rank: int) -> None:
+        # Matrices follow one another in the genome, and their deviates in the stream.
         start = found[-1].stop if found else 0
         first = found[-1].first + found[-1].num_deviates if found else 0
         found.append(PerturbedMatrix(start, rows, columns, rank, first))
 
     for block in layout.blocks:
+        # A matrix with biases has one row more than its source has nodes.
         has_biases = block.rows - 1 == sizes[block.source]  # in the last row
         m, n = block.rows - has_biases, block.columns
         if rank * (m + n) >= m * n:
@@ -219,6 +226,7 @@ class Adam:
         """
         step, m, v = (np.empty(len(gradient)) for _ in range(3))
         old_m, old_v = before
+        # m and v begin at 0, so the first means are too small.
         unbias_m, unbias_v = 1 - powers[0], 1 - powers[1]
         # Work in parts that fit in a cache. Otherwise each operation would read the arrays of a large network from
         # memory again.
@@ -253,6 +261,7 @@ class ClipUp:
         velocity = self.momentum * before
         if size > 0:
             velocity += (learning_rate / size) * gradient
+        # Limit the length of the velocity, and keep its direction.
         speed = norm(velocity)
         most = self.max_speed or 2 * learning_rate
         if speed > most:

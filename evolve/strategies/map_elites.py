@@ -87,6 +87,7 @@ def cells_of(measures: Float64, bounds: Float64, grid: Int64) -> Int64:
     with np.errstate(over="ignore", invalid="ignore"):  # infinite measures are in the first or the last cell
         positions = (measures - low) / (high - low) * grid
     known = ~np.isnan(positions).any(axis=1)
+    # Integers have no NaN and no infinity. So replace NaN, and clip infinity, before the conversion.
     positions = np.where(np.isnan(positions), 0.0, positions)
     inside = np.minimum(np.maximum(positions, 0.0), grid - 1.0)
     indices = np.floor(inside).astype(np.int64)
@@ -158,6 +159,7 @@ class MapElites(contract.Strategy[Archive]):
         self.bounds: Float64 = np.array(options.bounds or ranges, np.float64)
         self.capacity = self._num_cells = math.prod(self.grid.tolist())
         self._paths = Paths(layout)
+        # A cache: the parents of all children are drawn once for each generation.
         self._parents_of = contract.NewestValue(self._draw_parents)
         K = options.emitters
         self._per_emitter = population // 2 // K if K else 0  # candidates of each emitter
@@ -211,11 +213,14 @@ class MapElites(contract.Strategy[Archive]):
             first = second = contract.initial_genomes(self._layout, self._seed, generation, candidates)
             if not has_start:
                 return first
+        # From the stream of a candidate come first m, for the line, and then n, for each weight.
         noise = Streams(self._seed, Purpose.WEIGHT_NOISE, generation, candidates)
         steps = np.float32(self._options.line_noise) * noise.normal_rows(1)
         weights = first.weights + np.float32(self._options.weight_noise) * noise.normal_rows(self._layout.num_weights)
         weights += steps * (second.weights - first.weights)
+        # `first` is a copy, so its mask may change.
         mask = first.mask
+        # The candidates of the emitters replace the children that were computed for their rows.
         for number, emitter in enumerate(state.emitters):
             own = np.flatnonzero(candidates // self._per_emitter == number)
             sigma: Float64 = np.full(len(own), emitter.state.progress.sigma)
@@ -233,10 +238,12 @@ class MapElites(contract.Strategy[Archive]):
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
         measures = self.told_measures(genomes, results)
         n = len(state)
+        # The elites come first, so a candidate of equal fitness does not take the cell of an elite.
         cells = np.concatenate([state.cells, cells_of(measures, self.bounds, self.grid)])
         fitness = np.concatenate([state.fitness, results.fitness])
         best = best_of_cells(cells, fitness)
         is_new = best >= n
+        # A lazy source computes only the candidates that take a cell.
         both = concatenate(state.genomes.take(best[~is_new]), genomes.take(best[is_new] - n))
         # `both` has the old elites first and then the new ones. For each filled cell, in ascending order, `places` has
         # the place of its elite in `both`.
@@ -292,6 +299,7 @@ class MapElites(contract.Strategy[Archive]):
         sizes = {"W": self._layout.num_weights, "D": len(self.measured)}
         archive = contract.state_of(Archive, arrays, "elites_", sizes)
         cells, origins = archive.cells, archive.origins
+        # A run file may come from a stranger. `_place` needs ascending cells, and `outcome` needs cells of the grid.
         if len(cells) and not (cells[0] >= 0 and cells[-1] < self._num_cells and (cells[1:] > cells[:-1]).all()):
             raise ValueError("elites_cells: expected ascending numbers of cells")
         if not ((origins >= 0) & (origins < (archive.generations[0], self._P))).all():
@@ -324,14 +332,17 @@ class MapElites(contract.Strategy[Archive]):
             return ()
         # The fitness of the elite in each candidate's cell; the last entry is for the cell -1.
         elite = np.append(self.outcome(before)["archive"], np.nan)[cells]
+        # Compare all candidates with the archive before this generation.
         known = (cells >= 0) & ~np.isnan(fitness)
         finds_empty = known & np.isnan(elite)
         with np.errstate(invalid="ignore"):  # infinite minus infinite: no gain
             gain = np.where(finds_empty, fitness, fitness - elite)
         gain = np.where(known & ~np.isnan(gain), gain, -np.inf)
         places: Float64 = np.empty(self._P)
+        # The place of each candidate in the order at the top of this module, 0 for the best.
         places[np.lexsort((-gain, ~finds_empty))] = np.arange(self._P)
         enters = finds_empty | (gain > 0)
+        # Every emitter has its own draw, so a restart does not depend on the restarts of other emitters.
         starts = after.genomes.take(Stream(self._seed, "emitters", int(before.generations[0])).below(len(after), K))
         emitters = []
         for number in range(K):
@@ -339,6 +350,7 @@ class MapElites(contract.Strategy[Archive]):
             if before.emitters and enters[own].any():
                 emitter = before.emitters[number]
                 cma = self._cma_of(emitter.mask)
+                # sep-cma-es ranks by fitness, so the negative places stand for the fitness.
                 adapted = cma.tell(emitter.state, genomes.take(own), contract.Results(-places[own]))
                 emitters.append(replace(emitter, state=adapted))
             else:
@@ -363,6 +375,7 @@ class MapElites(contract.Strategy[Archive]):
     def _place(self, state: Archive, cell: Sequence[int]) -> int:
         """Return the place of a cell's elite in the archive. Raises InputError if there is no such elite."""
         sizes = self.grid.tolist()
+        # A NumPy array is no `Sequence`.
         if isinstance(cell, np.ndarray):
             cell = cell.tolist()
         if isinstance(cell, str) or not isinstance(cell, Sequence):
@@ -375,6 +388,7 @@ class MapElites(contract.Strategy[Archive]):
         if place == len(state) or state.cells[place] != number:
             filled = "a filled one"
             if len(state):
+                # Name a filled cell near the given one in the error.
                 nearest = state.cells[int(np.argmin(np.abs(state.cells - number)))]
                 filled = f"one of the {len(state)} filled ones, such as {_text(self.indices(nearest))}"
             raise InputError("cell", filled, _text(cell))

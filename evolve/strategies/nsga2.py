@@ -87,6 +87,7 @@ def fronts_of(values: Float64) -> Int64:
     fronts: Int64 = np.full(n, n, np.int64)
     number, left = 0, len(some)
     while left:
+        # Remove one front after another. -1 keeps the rows of a front out of all later fronts.
         front = np.flatnonzero(dominators == 0)
         fronts[known[front]] = number
         dominators -= np.count_nonzero(dominates[front], axis=0)
@@ -208,6 +209,7 @@ class Nsga2(Elitist[FrontState]):
         measured = np.concatenate([state.measured[:n] + measures[:n], first_sums])
         counts = np.concatenate([old.count, new.count])
         scores = np.concatenate([old.score, new.score])
+        # With the signs, larger is better in every objective.
         order, fronts = crowded_order(np.column_stack([scores, self._signs * (measured / counts[:, None])]))
         chosen = order[: self._elite_size]
         added = chosen[chosen >= n]
@@ -270,11 +272,13 @@ class Nsga2(Elitist[FrontState]):
     def _children(self, state: FrontState, generation: int, candidates: Int64) -> Genomes:
         o, W = self._options, self._layout.num_weights
         parents = state.parents.genomes.take(self._parents_of(state, generation)[candidates - self._num_kept(state)])
+        # `take` has copied the parents, so these arrays may change.
         weights, mask = parents.weights, parents.mask
 
         def streams(purpose: Purpose) -> Streams:
             return Streams(self._seed, purpose, generation, candidates)
 
+        # `choice` selects the children that lose connections, and u reduces the rate of a child.
         pruning = streams(Purpose.UNIFORM_PRUNING)
         choice, u = pruning.uniform(2).T
         rate = np.where(choice < _PRUNED_SHARE, o.pruning * (u * u), 0.0)
@@ -282,6 +286,7 @@ class Nsga2(Elitist[FrontState]):
         mask &= pruning.at_least(rate[:, None] * _smallness(weights, mask), W)
         if o.regrowth:
             grown = ~mask & ~streams(Purpose.REGROWTH).at_least(o.regrowth, W)
+            # A connection that was pruned just now still has its old weight.
             weights[grown] = 0
             mask |= grown
         noise = streams(Purpose.WEIGHT_NOISE)

@@ -110,6 +110,7 @@ class Schedule(contract.NamedNumbers):
         """Return the numbers after one more generation."""
         o, sigma, rate = options, self.sigma, self.learning_rate
         if self.generations >= o.constant_generations:
+            # A σ or α that begins below its smallest value keeps its first value.
             sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
             rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))
         return Schedule(self.beta1_power * o.beta1, self.beta2_power * o.beta2, sigma, rate, self.generations + 1)
@@ -132,6 +133,7 @@ def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
     if o.pruning and o.pruning_by == "trace" and not layout.num_traces:
         cure = "Pruning by magnitude, by flow or at random needs no traces."
         raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
+    # `tell` divides the decay by α, which must not become 0.
     if o.constant_weight_decay and not o.smallest_learning_rate:
         raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant", 0.0)
 
@@ -145,6 +147,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
     state_type = OpenAiEsState
 
     def __init__(self, options: OpenAiEsOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        # Unlike `validate`, this check is also for resumed runs, because the strategy cannot work with such settings.
         _check(options, layout)
         super().__init__(layout, population, seed)
         self._options = options
@@ -176,6 +179,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         usual = OpenAiEsOptions()
         if options.beta2 != usual.beta2 and options.optimizer == "clipup":
             raise InputError("strategy.beta2", f"its default, {usual.beta2}, with clipup", options.beta2)
+        # Without pruning, these settings have no effect.
         names = "pruning_by", "pruning_generations"
         changed = [name for name in names if getattr(options, name) != getattr(usual, name)]
         if changed and not options.pruning:
@@ -187,6 +191,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         if rank is not None and not any(matrix.rank for matrix in base.low_rank_matrices(layout, rank)):
             expected = "a network with a matrix [m, n] for which r(m + n) is below m n"
             raise InputError("strategy.perturbation_rank", expected, rank, "Use a wider network or a lower rank.")
+        # A decay needs a smallest value below the first value.
         for name in ("sigma", "learning_rate"):
             start, least = getattr(options, name), getattr(options, f"smallest_{name}")
             if getattr(options, f"{name}_decay") < 1 and least >= start:
@@ -205,10 +210,12 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule.sigma
         key, streams = self._key(generation), candidates // 2
         masks = np.repeat(state.mask[None], len(candidates), axis=0)
+        # If P is odd, candidate 2n has no partner. In both cases below, this candidate is the centre itself.
         if self._matrices is not None:
             steps[candidates == 2 * self._pairs] = 0.0
             factors = Factors.of(self._rounded_centre(state, generation), self._matrices, steps, key, streams)
             weights = factors.weights(state.mask)
+            # The factors describe a genome only if no connection is absent.
             return FactoredGenomes(weights, masks, factors) if state.mask.all() else Genomes(weights, masks)
         weights = perturbed(state.centre, state.mask, steps, key, streams)
         weights[candidates == 2 * self._pairs] = np.where(state.mask, state.centre, 0.0)
@@ -235,13 +242,16 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
             powers = after.beta1_power, after.beta2_power
             step, m, v = base.Adam(o.beta1, o.beta2).step((state.m, state.v), powers, total, divisor)
         else:
-            # m is the velocity, and v is not used.
+            # m is the velocity, and v is not used. ClipUp ignores the length of a gradient, so `divisor` is not needed.
+            # The velocity is a whole step, but the loop below multiplies each step by α, so divide by α here.
             m, v = base.ClipUp(o.beta1, o.max_speed).velocity(state.m, total, now.learning_rate), state.v.copy()
             step = m / now.learning_rate
+        # Decoupled weight decay: the loop below adds the decay to the step, and not to the gradient.
         decay = o.weight_decay
         if o.constant_weight_decay:
             decay *= o.learning_rate / now.learning_rate
         centre, average = np.empty(self._W), np.empty(self._W)
+        # In parts that fit in a cache, as in `Adam.step`.
         for part in base.parts(self._W):
             centre[part] = state.centre[part] + now.learning_rate * (step[part] - decay * state.centre[part])
             average[part] = o.averaging * state.average[part] + (1 - o.averaging) * centre[part]
@@ -260,12 +270,14 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
     def _pair_weights(self, fitness: Float64) -> Float64:
         """Return u_2i - u_{2i+1} of each pair. fitness: [P], or fewer, see `grows`."""
         shaped = base.centred_ranks if self._options.fitness_shaping == "ranks" else base.scaled_fitness
+        # The last candidate of an odd P is the centre, which belongs to no pair.
         u = shaped(fitness[: len(fitness) // 2 * 2])
         return u[::2] - u[1::2]
 
     def _sums_from_genomes(self, genomes: GenomeSource, fitness: Float64) -> Float64:
         """Return the value of `sums` for all columns, computed from the genomes."""
         total = np.zeros(self._W)
+        # The pairs are added in the order of `antithetic_sums`, for the same bits.
         for pair, share in enumerate(self._pair_weights(fitness)):
             plus, minus = genomes.take(np.array([2 * pair, 2 * pair + 1])).weights
             total += share * np.subtract(plus, minus, dtype=np.float64)

@@ -81,8 +81,10 @@ class PruneState:
 def adaptive_rate(state: PruneState) -> float:
     """Return the relative standard deviation of the numbers of connections in the pool, limited to [0.001, 0.0125]."""
     best, recent = state.leaderboard.genomes.connections(), state.recent.genomes.connections()
+    # The pool, in which the champion counts twice.
     connections = np.concatenate([best[:1], best, recent]).astype(np.float64)
     mean = float(ordered_sum(connections)) / len(connections)
+    # NumPy computes a square by a multiplication, so ** does not call libm here.
     variance = float(ordered_sum((mean - connections) ** 2)) / len(connections)
     deviation = math.sqrt(variance) / mean if mean else 0.0
     return min(max(deviation, 0.001), 0.0125)
@@ -92,6 +94,7 @@ def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.in
     """Return [children]: the rank in the pool of each child's parent, by linear rank selection."""
     # Integers, because they have no rounding errors: every machine selects the same parents.
     shares = np.cumsum(np.arange(pool_size, 0, -1))
+    # Rank r owns pool_size - r of the numbers below shares[-1].
     return np.searchsorted(shares, stream.below(int(shares[-1]), children), side="right")
 
 
@@ -173,6 +176,8 @@ def trace_pruning_probability(q: float, mask: Bool, traces: Float32) -> Float64:
 def _softmax_of_negative(x: Float32, mask: Bool) -> Float64:
     """Return [n, k]: softmax(-x) of each row of x [n, k] over the connections of the mask; 0 outside the mask."""
     x = np.where(mask, x, np.float32(np.inf))
+    # As usual for a softmax, subtract the smallest number first. The largest weight is then 1, so not all weights
+    # underflow.
     smallest = x.min(axis=1, keepdims=True)
     smallest[np.isinf(smallest)] = 0  # a row without connections: inf - inf would be NaN
     weight = np.where(mask, exp(smallest - x), np.float32(0)).astype(np.float64)
@@ -211,10 +216,14 @@ class Prune(Elitist[PruneState]):
         check_shape(results.traces, "traces", "P T", np.float32, P=P, T=T)
         num_survivors = self.survivors(state)
         fitness = results.fitness
+        # The recent genomes may be survivors. Only new candidates join the leaderboard, which has the survivors
+        # already.
         best = contract.ranking(fitness)[: self._K]
         best_new = num_survivors + contract.ranking(fitness[num_survivors:])[: self._K]
         new = self._evaluated(genomes, results, best_new).with_prior(self._prior, fitness)
         traces = results.traces[:num_survivors] if T else None
+        # A given genome that no generation has evaluated has no score. As candidate 0, the genome joins with the new
+        # ones.
         leaderboard = state.leaderboard.evaluated_before.with_evaluation(fitness[:num_survivors], traces)
         return PruneState(leaderboard.joined(new).best(self._K), recent=self._evaluated(genomes, results, best))
 
@@ -238,6 +247,7 @@ class Prune(Elitist[PruneState]):
 
     def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
         """Return the sources [children, blocks] of all children (see `assemble`), and the rate of uniform pruning."""
+        # The pool in the order of `assemble`. Swaps exchange blocks between children, so the plan is for all children.
         scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
         children, blocks = self._P - self._num_kept(state), self._layout.blocks
         ranks = parent_ranks(len(scores), children, Stream(self._seed, Purpose.PARENTS, generation))
@@ -258,12 +268,14 @@ class Prune(Elitist[PruneState]):
 
         if q is not None:
             mask &= streams(Purpose.TRACE_PRUNING).at_least(probability, W)
+        # The first number of a stream decides whether the child is pruned by chance, and the next W which connections.
         uniform = streams(Purpose.UNIFORM_PRUNING)
         chosen = uniform.uniform(1)[:, 0] < o.uniform_pruning_chance
         mask[chosen] &= uniform.take(chosen).at_least(rate, W)
         if o.regrowth:
             regrowth = streams(Purpose.REGROWTH)
             grown = ~mask & ~regrowth.at_least(o.regrowth, W)
+            # A returned connection begins with a standard normal weight.
             np.copyto(weights, regrowth.normal_rows(W), where=grown)
             mask |= grown
         if o.weight_noise:

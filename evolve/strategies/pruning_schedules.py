@@ -59,6 +59,7 @@ def most_important(mask: Bool, importance: Float64, count: int) -> Bool:
 
     importance: [n]. Of equally important connections the first ones remain.
     """
+    # Absent connections come last. If `count` includes some of them, the mask removes them at the end.
     order = np.argsort(np.where(mask, -importance, np.inf), kind="stable")
     remaining = np.zeros(len(mask), np.bool_)
     remaining[order[:count]] = True
@@ -105,6 +106,7 @@ class GradualPruning:
         else:
             places = [slice(block.start, block.stop) for block in self.layout.blocks]
         for place in places:
+            # All importances are 0 if a matrix has no traces, or if no connection can act.
             ranked_by = importance[place] if importance[place].any() else np.abs(centre[place])
             count = round(np.count_nonzero(self.initial[place]) * (1 - pruned_share))
             remaining[place] = most_important(mask[place], ranked_by, count)
@@ -220,7 +222,9 @@ class PruningRounds(contract.Strategy[PruningState]):
         self._initial_mask = contract.initial_genomes(layout, seed, 0, range(1)).mask[0]
         self._make = make
         self._layout = layout
+        # One tuple, so that no thread can read a mask with the strategy of another mask.
         self._newest = self._initial_mask, self._new_strategy(self._initial_mask)
+        # Cached, because the caches of the strategy compare states by identity.
         self._current = contract.NewestValue(self._current_search)
         copy_attributes(self, self._newest[1])
 
@@ -305,6 +309,7 @@ class PruningRounds(contract.Strategy[PruningState]):
         record = RoundRecord(0, search, generations)
         is_control = self._options.pruning_control and search % 2 == 1
         if is_control:
+            # Prune now, by the state at the end of the round. The control begins with another state.
             anew = self._strategy(state.mask).start_anew(generations)
             return PruningState(anew, state.mask, self._pruned_mask(state), record)
         mask = state.next_mask if self._options.pruning_control else self._pruned_mask(state)
@@ -322,6 +327,7 @@ class PruningRounds(contract.Strategy[PruningState]):
             case "signal-to-noise":
                 return np.abs(mean) / deviation
             case "random":
+                # Each round has another random order.
                 return Stream(self._seed, Purpose.UNIFORM_PRUNING, state.record.search).uniform(self._W)
             case _:
                 return np.abs(mean)

@@ -172,6 +172,7 @@ class Pgpe(_Pairs[PgpeState]):
         """Raise InputError for a layout that has no weights to search, and settings without effect."""
         require_evolved_weights(layout, "pgpe")
         options.check_combinations()
+        # The initial genome may lack connections, so the first σ is only known approximately here.
         first = _initial_sigma(options, layout.num_weights)
         if options.smallest_sigma >= first:
             expected = f"below the first standard deviation, about {first:g}"
@@ -217,7 +218,9 @@ class Snes(_Pairs[GaussianState]):
     def __init__(self, options: SnesOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         super().__init__(layout, population, seed)
         self._options = options
+        # C of the formulas; 1 without connections, because 0 has no logarithm.
         C = float(max(1, int(np.count_nonzero(self._initial.mask))))
+        # Not `math.log`, because the bits of libm differ between machines.
         log_C = float(log(np.array([C]))[0])
         self._sigma_learning_rate = (3 + log_C) / (5 * math.sqrt(C))
 
@@ -244,5 +247,6 @@ class Snes(_Pairs[GaussianState]):
 
 def _bounded(sigma: Float64, centre: Float64) -> Float64:
     """Return `sigma` [W], limited by `_MAX_SIGMA` and, from below, by the resolution of float32 at the centre [W]."""
+    # With a smaller σ, all candidates could round to the same float32 weight.
     resolution = np.spacing(np.abs(centre).astype(np.float32))
     return np.maximum(np.minimum(sigma, _MAX_SIGMA), resolution)

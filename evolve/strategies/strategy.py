@@ -49,8 +49,10 @@ class Results:
     measures: Float64 | None = None
 
     def __post_init__(self) -> None:
+        # Only in this way can a frozen data class set its own fields.
         object.__setattr__(self, "fitness", _fitness_array(self.fitness))
         P = len(self.fitness)
+        # The default has no rows, because P was not known.
         if not np.size(self.traces):
             object.__setattr__(self, "traces", np.zeros((P, 0), np.float32))
         check_shape(self.traces, "traces", "P T", np.float32, P=P)
@@ -279,6 +281,7 @@ class NewestValue(Generic[State, Value]):
 
     def __call__(self, state: State, generation: int = 0) -> Value:
         """Return the value of the function. Omit the generation if the value depends only on the state."""
+        # While one thread computes the value, the others wait for it. A state never changes, so its identity is enough.
         with self._lock:
             if self._newest is None or self._newest[0] is not state or self._newest[1] != generation:
                 self._newest = state, generation, self._function(state, generation)
@@ -333,6 +336,7 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
 def ranking(fitness: Float64) -> NDArray[np.intp]:
     """Return [P]: the candidates from best to worst. Candidates of equal fitness keep their order; NaN comes last."""
     missing = np.isnan(fitness)
+    # The last key counts first. All NaN have one number, so the stable sort keeps their order.
     return np.lexsort((np.where(missing, 0.0, -fitness), missing))
 
 
@@ -361,6 +365,7 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
     """
     # A layout of another package may lack the attribute. Such a layout draws one genome at a time.
     if getattr(layout, "batched_init", False):
+        # `GenomeLayout.init` is declared for one stream, but takes `Streams`, too, if `batched_init` is True.
         init: Callable[[Streams], Genomes] = layout.init  # type: ignore[assignment]
         return init(Streams(seed, Purpose.INIT, generation, np.fromiter(candidates, np.int64)))
     streams = (Stream(seed, Purpose.INIT, generation, int(candidate)) for candidate in candidates)
@@ -449,6 +454,7 @@ def arrays_of(state: Any, prefix: str = "") -> dict[str, NDArray[Any]]:
             arrays[f"{prefix}{part.name}"] = value.to_array()
         elif is_dataclass(value):
             arrays |= arrays_of(value, prefix)
+        # A strategy itself stores a field without metadata, such as `Archive.emitters`.
         elif part.metadata and value.shape[1:] != (0,):
             arrays[f"{prefix}{part.name}"] = value
     return arrays
@@ -476,6 +482,7 @@ def state_of(kind: type[Value], arrays: Arrays, prefix: str, sizes: dict[str, in
         return array
 
     found: dict[str, Any] = {}
+    # `kind` is always a data class, which its annotation does not say.
     for part in fields(kind):  # type: ignore[arg-type]
         what = part.metadata.get("kind")
         if isinstance(what, str):

@@ -108,6 +108,7 @@ class Wrapper(Strategy[WrapperState]):
         self._strategy = strategy
         self._no_means = np.full(-(-generations // 4), self.no_mean)
         copy_attributes(self, strategy)
+        # A state holds two states of the strategy, the newest and the best.
         self.capacity = None if strategy.capacity is None else 2 * strategy.capacity
 
     def start(self) -> WrapperState:
@@ -197,6 +198,7 @@ class Wrapper(Strategy[WrapperState]):
 
 def copy_attributes(wrapper: Strategy[Any], strategy: Strategy[Any]) -> None:
     """Copy the attributes that describe a strategy to its wrapper."""
+    # The annotated names of the base class are its attributes.
     for name in Strategy.__annotations__:
         setattr(wrapper, name, getattr(strategy, name))
 
@@ -257,6 +259,7 @@ class Multistart(Wrapper):
         self._starts = options.starts
         self._finalists = options.finalists if options.finalists > 1 else 0
         self._end = options.choosing_generations
+        # The newest state, the best one, and the states of waiting starts.
         self.capacity = None if strategy.capacity is None else (2 + self._finalists) * strategy.capacity
 
     def tell(self, state: WrapperState, genomes: GenomeSource, results: Results) -> WrapperState:
@@ -268,6 +271,8 @@ class Multistart(Wrapper):
         best_score, generations = state.record.best_score, state.record.generations + 1
         has_best = best_score != -np.inf and generations <= self._end
         best, waiting = state.best if has_best else now, state.waiting
+        # A start or a finalist has ended. k is at most the length of a start, so `means` has no generations of an
+        # earlier one.
         if generations <= self._end and generations % self._per_start == 0:
             ended = generations // self._per_start
             score = float(ordered_sum(means)) / len(means)
@@ -278,14 +283,17 @@ class Multistart(Wrapper):
             # A best score of -∞ means that no start has ended. So a start without finite fitness gets a finite score.
             if score > best_score or best_score == -np.inf:
                 best, best_score = now, max(score, -float(np.finfo(np.float64).max))
+            # Go on with the next start, with the next finalist, or with the best search.
             if ended < self._starts:
                 now = self._strategy.start_anew(state.first_generation + generations)
             elif waiting:
+                # The next finalist goes on from the state in which its start ended.
                 (_, now), *others = waiting
                 waiting = tuple(others)
                 if ended == self._starts:  # only the finalists' second scores count
                     best, best_score = now, -np.inf
             else:
+                # The choice: the best start or finalist goes on alone.
                 now = best
         return WrapperState(now, best, means, StartRecord(best_score, generations), state.first_generation, waiting)
 
@@ -370,6 +378,7 @@ class Restarting(Wrapper):
         best_score, to_beat = record.best_score, record.to_beat
         stalled, restarts, generations = record.stalled + 1, record.restarts, record.generations + 1
         if score > best_score:
+            # The candidates with this score came from the state before `tell`.
             best, best_score = state.now, score
         elif best_score == -np.inf:
             best = now
@@ -377,6 +386,7 @@ class Restarting(Wrapper):
             to_beat, stalled = score, 0
         if stalled >= self._after:
             means, stalled, restarts = self._no_means, 0, restarts + 1
+            # A new search has no score to beat. A search from the best state must beat the best score.
             if self._anew:
                 now, to_beat = self._strategy.start_anew(state.first_generation + generations), -np.inf
             else:
@@ -419,6 +429,7 @@ def beginnings(options: Any, fitness: Sequence[Float64]) -> list[tuple[int, str]
     strategy = wrapped(_NoSearch(), options)  # type: ignore[abstract]  # `start` and `tell` are enough here
     if not isinstance(strategy, Wrapper):
         return []
+    # Starts and restarts depend on the fitness alone, so this strategy needs no candidates.
     states = [strategy.start()]
     for values in fitness:
         states.append(strategy.tell(states[-1], NO_GENOMES, Results(values)))

@@ -62,6 +62,7 @@ class Experiment:
     def rollout_spec(self) -> RolloutSpec:
         """The specification from which any rank makes a rollout of this experiment."""
         env = self.config.env
+        # If a trial has chosen a back end, the text names this back end, so no other rank needs a trial.
         config = self.on(self.chosen_backend or self.config.compute.backend)
         return RolloutSpec(
             experiment=config.to_toml(),
@@ -90,6 +91,7 @@ class Experiment:
             # A task with a rigid-body world steps the worlds of several slots together.
             if task.has_world:
                 return self._parts * min(environments.slots_per_call(task), slots)
+        # The step of a large network takes most of the time, so a chunk should fill a tile of slots.
         return 1 if self.network.slot_size < _LARGE_SLOT else min(native.lanes(), slots)
 
     def on(self, chosen: str) -> Config:
@@ -145,6 +147,7 @@ def prepare(config: Config) -> Experiment:
     backend(config.compute.backend)  # raises InputError if it cannot be used here
     for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
         _warn(warning)
+    # Making the environment imports modules of the user, which may hang or try to begin a run.
     with Watchdog(config.env.max_episode_seconds, fatal=True):
         with importing(config.env.id):
             engine = environments.make(config.env, slots=1)
@@ -160,6 +163,7 @@ def _warn(warning: str | None) -> None:
 
 def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     _check_randomized(config)
+    # The id of the engine includes the version of the environment, which belongs into the run file.
     complete = _with_options(config.model_copy(update={"env": config.env.model_copy(update={"id": engine.id})}))
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
     slots, hangs = config.compute.slots, False
@@ -176,6 +180,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
         expected = "none if observations are not normalized"
         raise InputError("normalizer_generations", expected, config.normalizer_generations, *cure)
     _warn(networks.check(complete.network, network, engine.action_size))
+    # Trials: whether a seed repeats its episode, whether the metrics are reported, and whether episodes end.
     if config.compute.check and not hangs:
         environments.check(engine)
         environments.check_metrics(engine)
@@ -236,8 +241,10 @@ def _check_randomized(config: Config) -> None:
         try:
             environments.check_randomized(config.in_evaluation().env)
         except InputError as error:
+            # An error of plain sentences has no separate setting to replace.
             if not error.expected:
                 raise
+            # The check names env.randomize, but the user has set evaluation_randomize.
             key = error.argument.replace("env.randomize", "evaluation_randomize")
             raise InputError(key, error.expected, error.got, *error.cure) from error
 
@@ -251,6 +258,7 @@ def _suggested_slots(config: Config, network: Network, most: int) -> int:
     if network.slot_size < _LARGE_SLOT or config.env.engine == "exact" or not is_native:
         return most
     fitting = _CACHE_BYTES // (4 * network.slot_size)
+    # Whole tiles, because a kernel steps a tile in about the time of one slot.
     return min(most, max(native.lanes(), fitting - fitting % native.lanes()))
 
 
@@ -258,6 +266,7 @@ def _check_size(config: Config, network: Network) -> None:
     """Raise InputError if an experiment does not fit into the memory that this process may use."""
     P, E, W, slots = config.population, config.episodes, network.num_weights, config.compute.slots or 1
     validation = config.early_stop.episodes if config.early_stop.mean_return is not None else 0
+    # The results of one evaluation are in memory together, so the largest evaluation counts.
     num_episodes, argument = max(
         (P * E, "population × episodes"),
         (config.held_out_episodes, "held_out_episodes"),
@@ -276,6 +285,7 @@ def _check_size(config: Config, network: Network) -> None:
     if needed > available:
         needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episode_bytes
     if needed > available:
+        # Name what does not fit: the episodes alone, or the slots beside the rest, or else the genomes.
         sizes = f"{num_episodes:,} episodes"
         if 32 * num_episodes <= available:
             fits_without_slots = needed - 4 * slots * network.slot_size <= available
@@ -330,6 +340,7 @@ def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) ->
         return
     if steps is None:
         raise InputError("num_interactions", "the steps of a generation up to which the population grows", "none")
+    # With even numbers, no antithetic pair is split.
     if least is None or least >= most or least % 2 or most % 2:
         expected = "two even numbers, the smaller first, between which it grows until num_interactions"
         raise InputError("least_population, population", expected, f"{'none' if least is None else least}, {most}")
@@ -371,6 +382,7 @@ def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies
     if options.get("restart_after", 0):
         expected = "0 if early episodes are shorter, because their returns are compared with returns of longer ones"
         raise InputError("strategy.restart_after", expected, options["restart_after"])
+    # Starts are compared with one another, so their episodes must have the same limit.
     if choosing := strategies.choosing_generations(config.strategy):
         _check_lengths_of_starts(config.early_generations, choosing, options.get("pruning_every", 0))
 
@@ -381,6 +393,7 @@ def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) ->
     if early < all_starts:
         expected = f"the generations of all starts, {all_starts:,}, or more, {same_limit}"
         raise InputError("early_generations", expected, early)
+    # The limit changes in generation `early`, which must not lie among the starts of a round.
     if pruning_every and 0 < early % pruning_every < all_starts:
         least = early - early % pruning_every
         why = f"because each round begins with new starts, {same_limit}"

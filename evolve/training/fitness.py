@@ -78,6 +78,7 @@ def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
     # Adding 0.0 turns -0.0 into 0.0. Equal returns then have equal bits, so the order of a sort cannot matter.
     ordered = np.sort(returns + 0.0, axis=1)
     result: Float64 = ordered[:, below].copy()
+    # Without a fraction, r[k] is the result, and r[k + 1] may not exist.
     if fraction:
         result += fraction * (ordered[:, below + 1] - ordered[:, below])
     result[np.isnan(returns).any(axis=1)] = np.nan
@@ -123,6 +124,7 @@ class _UserFunction:
                 cure = "\nIf it is a metric, name it: ", Setting("env.metrics", (*given, missing))
             message = f": {self._setting} raised an error:\n{describe(error)}"
             raise RunError(Setting("fitness"), message, *cure) from error
+        # A function of the user may return anything, so check the result.
         values = self._numbers(result, len(rows))
         invalid = np.flatnonzero(~np.isfinite(values))
         if len(invalid):
@@ -152,6 +154,7 @@ class _UserFunction:
         try:
             values = np.asarray(result)
         except FAILURES:  # such as for nested lists of different lengths
+            # An array of type object, which the check below refuses.
             values = np.asarray(None)
         if values.shape != (n,) or values.dtype.kind not in "fiu":
             expected = f"{self._setting} to return an array [{n}] of numbers, one for each candidate"
@@ -234,9 +237,12 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
     module = getattr(found, "__module__", None) or "__main__"
     name = getattr(found, "__qualname__", "")
     current = getattr(sys.modules.get(module), name, None)
+    # Another process can import the object if the module still has the object under this name. In another process,
+    # `__main__` is another module.
     if module != "__main__" and current is found:
         return f"{module}:{name}"
     kind, file, example = _EXAMPLES[key]
+    # The module has another object of this name, as after a reload.
     if module != "__main__" and type(current) is type(found):
         full = f"{module}:{name}"
         cure = "The module was loaded again, or the name has another value since. Name it: "
@@ -258,10 +264,12 @@ def step_limit(config: Config, generation: int, previous: Int32 | None) -> int |
         limits.append(config.early_max_episode_steps)
     if config.episode_cap is not None and previous is not None and previous.any():
         played = previous[previous > 0]
+        # A sum of integers is exact, so every machine computes the same limit.
         mean_length = int(played.sum(dtype=np.int64)) / len(played)
         limits.append(max(1, math.ceil(config.episode_cap * mean_length)))
     if not limits:
         return None
+    # Lengths of episodes are int32.
     usual = environments.max_episode_steps(config.env) or 2**31 - 1
     return min(*limits, usual)
 
@@ -326,6 +334,7 @@ class Scores:
             played: [P, E]. Each candidate has played its first episodes.
         """
         counts = np.count_nonzero(played, axis=1)
+        # Without a race, all candidates are in one group, which has no upper bound.
         if counts.min() == counts.max() > 0:
             return self.fitness_after(int(counts[0]), slice(None))
         fitness = np.full(len(counts), np.nan)
@@ -335,6 +344,7 @@ class Scores:
             if count:
                 rows = np.flatnonzero(counts == count)
                 fitness[rows] = np.minimum(self.fitness_after(count, rows), upper_bound)
+                # `fmin` ignores the NaN of failed candidates.
                 upper_bound = min(upper_bound, float(np.fmin.reduce(fitness[rows], initial=np.inf)))
         return fitness
 
@@ -367,6 +377,7 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
     racing = last.candidates
     remaining = max(1, round(len(racing) * options.keep))
     best_first = racing[ranking(scores.fitness_after(played, racing))]
+    # In ascending order, because a rank generates neighbouring genomes together.
     return Round(np.sort(best_first[:remaining]), range(played, later[0]))
 
 
@@ -413,6 +424,7 @@ def evaluate_population(
     keys = rollouts.generation_keys(generation, P, config.common_random_numbers)
     spec = experiment.rollout_spec
     current: Round | None = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
+    # All rounds fill the same tables, so the results of earlier rounds stay.
     collector = ResultsCollector(P, E, spec.num_traces, traces)
     while current is not None:
         batch = EpisodeBatch.of(

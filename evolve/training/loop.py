@@ -47,6 +47,7 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
     shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
     moments, champions = restore_moments(experiment, log), champion_normalizer(experiment, log)
     run = _Run(experiment, coordinator, log, shared, moments, champions)
+    # The first message to a worker must be a setup, so the setup precedes the updates that `SharedStrategy.ask` sends.
     coordinator.set_up(experiment.rollout_spec)
     coordinator.take_seconds()  # discards the seconds of an earlier run
     try:
@@ -77,14 +78,17 @@ class _Run:
 
     def next_generation(self, begin: float) -> Record:
         """Evolve one generation, and append it to the log. begin: the time at which the generation began."""
+        # An environment in this process may have loaded a library that changed the arithmetic of this thread.
         restore_ieee()
         config = self.experiment.config
         generation = self.log.num_generations
+        # Ask for the candidates, and play their episodes.
         normalizer = self._normalizer()
         genomes = self.shared.ask(generation)
         limited = with_step_limit(self.experiment, generation, self.log.last)
         seed, traces, flush = self.log.header.seed, self.shared.traces, self.log.flush_if_due
         results = evaluate_population(limited, self.coordinator, seed, generation, genomes, normalizer, traces, flush)
+        # Compute fitness and measures for the strategy.
         described = results.descriptions(genomes)
         metrics = results.metrics(config.env.metrics)
         scores = Scores.of(config, results.returns, metrics, described.connections, genomes.num_weights)
@@ -95,14 +99,17 @@ class _Run:
         self.shared.tell(genomes, fitness[: results.num_candidates], results, measures)
         checkpoint = dict(strategy.to_arrays(self.shared.state))  # a copy: `to_arrays` may return the state itself
         if normalizer is not None:
+            # All episodes of a generation share one normalizer, so new observations count from the next generation on.
             learning = config.normalizer_generations
             if learning is None or generation < learning:
                 self.moments = self.moments.merged(results.lengths, results.moments)
             checkpoint |= self.moments.to_arrays()
+            # The champion was evaluated with this normalizer, and must play its later episodes with the same one.
             if strategy.champion_generation(self.shared.state) == generation:
                 self.champion_normalizer = normalizer
             if self.champion_normalizer is not None:
                 checkpoint[CHAMPION_NORMALIZER] = self.champion_normalizer
+        # Record the generation.
         previous = bytes.fromhex(self.log.last.digest.decode()) if self.log.last else DIGEST_START
         selection = {"measures": measures, **strategy.outcome(self.shared.state)}
         seconds = time.perf_counter() - begin, *self.coordinator.take_seconds()
@@ -173,9 +180,11 @@ def generation_record(
     """
     best = best_candidate(fitness)
     champion = genomes.take(np.array([best]))
+    # Another rank may have played and described the candidate. The genome that is stored below was computed here.
     if (candidate_digests(champion)[0] != described.digests[best]).any():
         raise RunError(f"candidate {best} is not the same genome on all ranks. {_CURE}")
     digest = chain_digest(previous, described.digests, results.returns, results.lengths, metrics)
+    # Quantities without a column, such as the moments, are not stored for each episode.
     stored = {name: values for name, values in results.quantities.items() if name in Record.__dataclass_fields__}
     return Record(
         **stored,
@@ -212,6 +221,7 @@ def held_out(experiment: Experiment, coordinator: Coordinator, player: Player, s
     champion, _ = player
     results = _play(experiment, coordinator, player, (seed, Purpose.HELD_OUT, 0), episodes)
     metrics = {name: values[0] for name, values in results.metrics(experiment.config.env.metrics).items()}
+    # `_play` plays these episodes with the keys of generation 0 and candidate 0.
     zeros: Int64 = np.zeros(episodes, np.int64)
     seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
     return HeldOut(results.returns[0], seeds, champion.weights[0], champion.mask[0], metrics)

@@ -133,6 +133,7 @@ def resumed_manifest(before: Mapping[str, Any], now: Mapping[str, Any], num_gene
     different = {key: x for key, x in flatten(now).items() if x != entries.get(key) and key not in left_out}
     resumed = before.get("resumed")
     earlier = resumed if isinstance(resumed, dict) else {}  # any program may have written the file
+    # Drop the oldest entries, so that the manifest of a run that is often resumed stays short.
     newest = dict([*earlier.items()][-_MOST_RESUMES:])
     newest[str(num_generations)] = {"ranks": now["ranks"], **different}
     return {**before, "resumed": newest}
@@ -147,6 +148,7 @@ def short_revision(revision: object) -> str:
 def machine_manifest(transport: Transport) -> dict[str, Any]:
     """Return the versions, the machine and the ranks: the part of a manifest that all experiments share."""
     cpu = _first_cpu()
+    # Linux names the instruction sets "flags" on x86, and "Features" on ARM.
     features = cpu.get("flags", cpu.get("Features", "")).split()
     return {
         "evolve": __version__,
@@ -193,6 +195,7 @@ def revision() -> str | None:
     """Return the git revision of the source, with "+" at its end if the source has changes; None if unknown."""
     if not (SOURCE / ".git").exists():  # a package in a virtual environment may lie inside another repository
         return None
+    # With all tags excluded, the text is a revision of 40 digits.
     command = ["git", "-C", str(SOURCE), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     # If a hook of git has started this process, these variables name the repository of the hook.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -246,6 +249,7 @@ def _processor() -> dict[str, Fact]:
     """Return the model, the cores, the clock and the caches of the processor."""
     cpus, first = _cpus(), _first_cpu()
     sockets = {cpu.get("physical id", "0") for cpu in cpus}
+    # The hyperthreads of a core have the same pair of numbers.
     physical = {(cpu.get("physical id"), cpu.get("core id")) for cpu in cpus}
     flags = first.get("flags", "").split()
     hypervisor = "yes" if "hypervisor" in flags else "no"

@@ -98,6 +98,7 @@ def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> R
         InputError: The run would be refused.
     """
     store.check_unlocked(run.path)
+    # A run file without a generation may be replaced at once, as in `check_and_create_runs`.
     if not reading.exists(run.path) or (not resume and reading.is_empty(run.path)):
         validate_new_run(run.experiment)
         reading.check_can_begin(run.path)
@@ -132,6 +133,7 @@ def plan_runs(
         directory = experiment.config.directory()
         if file is None and not directory.is_absolute():
             try:
+                # A relative path names no place if there is no working directory.
                 os.getcwd()
             except FileNotFoundError:
                 cure = "Change to another directory, or give an absolute path."
@@ -151,6 +153,7 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
     training = max(0, config.generations - completed) * per_generation
     validations = 0
     if stop.mean_return is not None and completed < config.generations:
+        # A validation precedes each generation, except 0, that is a multiple of `every`. Count the ones that are left.
         validations = (config.generations - 1) // stop.every - max(0, completed - 1) // stop.every
     evaluation = validations * stop.episodes + config.held_out_episodes
     longest = environments.max_episode_steps(config.env)
@@ -159,6 +162,7 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
         return RunSize(training + evaluation, None)
     steps = training * longest
     if config.early_max_episode_steps is not None:
+        # Episodes of the early generations that are left are shorter.
         early = max(0, min(config.early_generations, config.generations) - completed)
         steps -= early * per_generation * max(0, longest - config.early_max_episode_steps)
     if stop.steps is not None:  # the run stops after the generation that reaches this number
@@ -204,18 +208,22 @@ def plan_from_arguments(
     file = path if path.suffix == ".h5" else None
     table = _table(experiment) if file is None else experiment_table(file)
     stored = None if file is None else parse(Config, table)
+    # The call evolves one run, so both arguments must give a single seed.
     for name, given in (("seeds", settings.get("seeds")), ("seed", seed)):
         seeds = plain(given)
         if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
             cure = f"evolve.sweep({{}}, seeds={seeds}, …) evolves a run for each seed."
             raise InputError(name, "one number, as seed=1", seeds, cure)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
+    # After the settings, because the settings may contain `start_from`.
     source = _take_source(table)
+    # An experiment file may have a sweep.
     found = experiments(table, "sweep")
     if len(found) > 1:
         raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by evolve.sweep.")
     _check_not_swept(table, settings)
     config = found[0].model_copy(update={"seeds": (found[0].seeds[0] if seed is None else _seed(seed),)})
+    # The settings must not turn a resumed run into another run.
     if file is not None and stored is not None:
         check_same_run(config, stored, file)
     return plan_runs([prepare(config)], file, resume, source)[0]
@@ -231,6 +239,7 @@ def sweep_from_arguments(
     if not isinstance(grid, Mapping) or not all(isinstance(key, str) for key in grid):
         raise InputError("grid", 'a table of lists, such as {"strategy.sigma": [0.1, 0.3]}', repr(grid))
     table = _table(experiment)
+    # The grid may drop these options from the table. `_with_own` restores them for experiments with the same names.
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
         grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
@@ -238,11 +247,13 @@ def sweep_from_arguments(
         if grid and any(experiment.directory().glob("seed-*.h5")):
             table["output"].pop("directory", None)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
+    # Every run of the sweep can read a run or a champion file by its path. Other starts in memory have no path.
     if _take_source(table) is not None and not table["start_from"]:
         raise _start_in_memory()
     if seeds is not None:
         are_many = isinstance(seeds, Iterable) and not isinstance(seeds, str)
         table["seeds"] = plain(list(seeds) if are_many else seeds)
+    # Put the grid into the sweep of the table. Refuse keys that set the same setting twice.
     for key, values in grid.items():
         if key in ("seed", "seeds"):
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
@@ -260,6 +271,7 @@ def sweep_from_arguments(
         set_key(table, f"sweep.{swept}", varied)
     _check_not_swept(table, settings)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"
+    # Both list the experiments in the same order.
     found = zip(combinations(table.get("sweep", {})), experiments(table, title), strict=True)
     return [(point, _with_own(config, point, table, own)) for point, config in found]
 
@@ -299,6 +311,7 @@ def _with_own(config: Config, point: Mapping[str, Any], table: Mapping[str, Any]
 def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise InputError for a setting that the table's own sweep sets in all experiments: it has no effect."""
     named = {section: f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
+    # Collect the settings that the values of the sweep set, also inside tables.
     swept: set[str] = set()
     for point in combinations(table.get("sweep", {})):
         for key, value in point.items():
@@ -365,6 +378,7 @@ def _start_setting(given: Any) -> tuple[Table, Source | None]:
         return given.model_dump(exclude_none=True), None
     if isinstance(given, Mapping):
         return {key: str(value) if isinstance(value, Path) else value for key, value in given.items()}, None
+    # The file is in memory already, and need not be read again.
     if isinstance(given, Stored):
         return {"file": str(given.path)}, given
     if isinstance(given, Start):
@@ -404,6 +418,7 @@ def _table(experiment: Any) -> dict[str, Any]:
         return experiment.model_dump(mode="json", exclude_none=True)
     if isinstance(experiment, str | Path):
         path = Path(os.path.expanduser(experiment))
+        # `plan_from_arguments` resumes run files, so only a sweep gets here with a run file.
         if path.suffix in (".h5", ".champion"):
             kind = "a run file" if path.suffix == ".h5" else "a champion file"
             cure = f"Give its configuration: evolve.load({str(path)!r}).config."
@@ -415,6 +430,7 @@ def _table(experiment: Any) -> dict[str, Any]:
             hint = "An environment is named with its setting: ", Setting("env", str(experiment)), "."
             raise InputError("experiment", _EXPERIMENT, f"{path}, which does not exist", *hint)
         return read_file(path)
+    # The class, the function or the object of an environment.
     if callable(experiment) or hasattr(experiment, "reset"):
         name = getattr(experiment, "__name__", '"module:Name-v0"')
         cure = f"An environment is named with its setting: env={name}."
@@ -423,6 +439,7 @@ def _table(experiment: Any) -> dict[str, Any]:
         cure = "Give its attribute `config`." if isinstance(getattr(experiment, "config", None), Config) else ""
         raise InputError("experiment", _EXPERIMENT, repr(experiment), cure)
     table: dict[str, Any] = {}
+    # Entry by entry, like settings, so that names and classes are converted.
     for key, value in experiment.items():
         _override(table, key, value)
     return table

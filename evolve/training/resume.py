@@ -186,10 +186,12 @@ def check_and_create_runs(
         if resume and reading.exists(run.path):
             _check_continuation(run, spot_check)
         elif overwrite and reading.exists(run.path) and not reading.is_empty(run.path):
+            # Reopening raises InputError if another process holds the lock, or if the file is no run file.
             with closing(store.reopen(run.path)) as file:
                 _check_not_being_written(file)
         else:  # no file, or an empty run file, which may be replaced at once; `check_free` refuses other files
             new.append(run)
+    # With `overwrite` all runs begin anew.
     for run in runs if overwrite else new:
         validate_new_run(run.experiment)
     # Check all paths before the first file is created.
@@ -222,6 +224,7 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
     """
     file = store.replace(run.path, _header(run, transport))
     with on_error(file.close):
+        # Raises InputError for a file that is no longer a run file. The first flush would replace that file.
         if reading.exists(run.path):
             store.read(run.path)
     return file
@@ -260,6 +263,7 @@ def is_unfinished(file: RunFile | StoredRun, config: Config) -> bool:
     if not file.complete:
         return True
     stored = config_of(file)
+    # A complete run with fewer generations than its configuration asks for has met its early stop.
     stopped_early = file.num_generations < stored.generations
     stops_again = stopped_early and stored.early_stop == config.early_stop  # at the same generation
     held_out = 0 if file.held_out is None else len(file.held_out.returns)
@@ -269,6 +273,7 @@ def is_unfinished(file: RunFile | StoredRun, config: Config) -> bool:
 
 def is_over(run: PlannedRun) -> bool:
     """Return whether the file of a run has everything that the configuration of the run asks for."""
+    # `read_progress` reads no generations, and is enough if the run is not complete.
     _, complete = store.read_progress(run.path)
     return complete and not is_unfinished(store.read(run.path), run.experiment.config)
 
@@ -278,6 +283,7 @@ def _check_continuation(run: PlannedRun, spot_check: SpotCheck) -> None:
     if is_over(run):  # nothing will be written, so the file may be read-only
         check_configuration(run, store.read(run.path))
         return
+    # Reopening also shows whether the file can be locked and written.
     with closing(store.reopen(run.path)) as file:
         check_configuration(run, file)
         if not file.num_generations:
@@ -300,6 +306,7 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
     for key, ours, theirs in differences(config, stored):
         _require_equal(key, ours, theirs, path, *anew)
     if file.num_generations:
+        # A file without a generation has no genomes yet, so the setting may still change.
         _require_equal("output.genomes", config.output.genomes, stored.output.genomes, path, *anew)
     if file.num_generations and config.output.genomes == "all" and not file.has_population:
         raise InputError(str(path), "the genomes of all candidates, as its configuration says", "none", *anew)

@@ -100,12 +100,14 @@ def fitted(experiment: Experiment) -> Experiment:
     # If the rollouts of training and of evaluation differ, a rank keeps both on its device.
     free = device().free_memory() // (1 if _plays_alike(experiment) else 2)
     fitting, wanted = _slots_that_fit(experiment, free), experiment.device_slots
+    # If the user gave the number of slots, all must fit. Of a default number, one tile is enough.
     least = (experiment.config.compute.slots or 1) if wanted is None else min(wanted, WIDTH)
     if fitting < least:
         expected = f"at most {fitting:,} slots, which fit into the {free:,} free bytes of {device().name}"
         raise InputError("compute.slots", expected, f"{least:,}")
     if wanted is None:
         return experiment
+    # If the network runs on the host, the number of slots for the host applies.
     return replace(experiment, device_slots=None if fitting == math.inf else min(wanted, int(fitting)))
 
 
@@ -131,11 +133,13 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
     if experiment.config.env.engine == "exact":
         free -= 2 * MOST_STAGING  # for the staging of large copies, which one or two tiles do not need
     halves = _halves(experiment.config, 2)
+    # Two points of a line: bytes = fixed + per_tile · tiles.
     fixed, per_tile = 2 * one - two, two - one
     tiles = (free // halves - fixed) // per_tile  # of each half
     slots = fitting = max(0, halves * WIDTH * tiles)
     if experiment.config.env.engine == "exact":
         task = environments.exact_task(experiment.config.env)
+        # The rollout rounds its slots up to whole blocks, and the whole blocks must fit.
         while in_whole_blocks(task, slots) > fitting:
             slots -= WIDTH
     return slots
@@ -149,6 +153,7 @@ def _needed(experiment: Experiment, slots: int) -> int:
         experiment.network, slots, experiment.action_size, "cupy", config.normalize_observations, check=False
     )
     needed = device().allocated - before
+    # Free the memory before the next measurement.
     del made
     return needed
 
@@ -183,11 +188,13 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     task, network = exact_parts(config)
     lanes = environments.slots_per_call(task)
     crowd = min(environments.largest_crowd(task), slots, _CROWD_BYTES // (4 * network.slot_size))
+    # A crowd is a multiple of the smallest number of slots that a call steps.
     crowd = max(lanes, crowd - crowd % lanes)
     if not isinstance(network.batch(lanes, chosen), SlotArrays):
         return None
     normalize = config.normalize_observations
     # The approximate bytes of an episode in a feed. Each thread has a feed, so large feeds are limited.
+    # A weight takes 5 bytes with its mask, a trace takes 8, and the hashes of a step take 2.
     episode_bytes = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
     feed_size = max(crowd, min(slots, FEED_BYTES // episode_bytes))
 
@@ -247,6 +254,7 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
         return fitted(experiment), None
     if compute.backend != "auto" or not has_device():
         return experiment, None
+    # Compare the best back end of the host with the device.
     here = host_backend("auto")
     speed = rollout_speed(experiment, here, TRIAL_SECONDS).steps_per_second
     try:
@@ -301,11 +309,14 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
         rollout.call_on_fault(watchdog.pat)  # within a tick, several episodes may hang one after another
         rollout.submit(batch)
         steps = ticks = 0
+        # While `begin` is infinite, the elapsed time is -∞, so the loop goes on until the warm-up has ended. The loop
+        # also waits for a first step, because the speed is per step.
         begin = math.inf
         while not steps or time.perf_counter() - begin < seconds:
             if ticks == WARM_UP:
                 begin, steps = time.perf_counter(), 0
                 rollout.environment_seconds = 0.0
+            # Submit more before the queue is empty, so that no slot waits.
             if rollout.pending < len(batch) / 2:
                 rollout.submit(batch)
             # The next tick advances only the first of two halves. Whole episodes are counted when they have ended.

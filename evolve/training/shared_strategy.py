@@ -140,6 +140,7 @@ class SharedStrategy:
         """
         if not self._on_every_rank:
             return self.strategy.ask(self.state, generation)
+        # Workers may still have the state of an earlier run, so the version also has the token of this object.
         version = self._token, generation
         if self._coordinator.workers and self._coordinator.shared_version != version:
             network = self._experiment.network
@@ -152,6 +153,7 @@ class SharedStrategy:
                 arrays |= {weights: genome.weights, mask: genome.mask}
             header = StateHeader(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = [header, *(StateArray(name, array[None]) for name, array in arrays.items())]
+            # `update` skips the worker of this rank, and rank 0 is no worker.
             all_workers = 0
             self._coordinator.update(((frame_of(record, _KINDS), all_workers) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
@@ -203,6 +205,7 @@ class SharedStrategy:
             updates = [*records, (results, 0)]
             # A generator: the frames of large sums are not all in memory at once.
             frames = ((frame_of(record, _KINDS), skipped) for record, skipped in updates)
+            # In the next generation, `ask` finds this version, and need not send the state.
             self._coordinator.update(frames, (self._token, asked.generation + 1))
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
 
@@ -220,6 +223,7 @@ class SharedStrategy:
                 parts.append((0, columns, _sum_columns(asked, fitness, columns, self._threads)))
             else:
                 worker, content = answer
+                # The answer of a worker is bytes, see `StrategyReplica.answer`.
                 sums = content.view(np.float64).reshape(-1, *(self.strategy.sum_shape or ()))
                 parts.append((worker, columns, sums))
         return parts
@@ -250,6 +254,7 @@ class StrategyReplica:
                 self._sums[start : start + len(sums)] = sums
             case TellResults() as results:
                 self._tell(results)
+        # Begin when all arrays have arrived. Without arrays, the header alone is enough.
         if self._header is not None and len(self._arrays) == self._header.arrays:
             self._start(self._header)
             self._header, self._arrays = None, {}
@@ -258,6 +263,7 @@ class StrategyReplica:
         """Return the sums of the requested columns."""
         request = record_of(content, _KINDS)
         columns = slice(request.start, request.stop)
+        # Keep the sums, because `ColumnSums` brings only the sums of other ranks.
         self._sums[columns] = _sum_columns(self.genomes(), request.fitness, columns, self._threads)
         return self._sums[columns].reshape(-1).view(np.uint8)
 
@@ -272,18 +278,21 @@ class StrategyReplica:
         config = load_config(header.experiment)
         self._threads = num_threads(config)
         network = networks.make(config.network, header.observation_size, header.action_size)
+        # Take the given genome out of the arrays, because the genome is no part of the state.
         given = [self._arrays.pop(name) for name in _START if name in self._arrays]
         start = Genomes(*given) if given else None
         strategy = strategies.from_table(config.strategy, network, config.population, header.seed, start)
         strategy = strategies.guarded(config.strategy, strategy, network, config.population)
         state = strategy.from_arrays(self._arrays) if header.generation else strategy.start()
         self._asked = AskedGenomes(strategy, state, header.generation, config.population, network.num_weights)
+        # Room for the sums of all columns: this rank computes some, and receives the others.
         shape = strategy.sum_shape
         self._sums = np.zeros(0) if shape is None else np.zeros((network.num_weights, *shape))
 
     def _tell(self, results: TellResults) -> None:
         asked = self.genomes()
         mean_traces = results.mean_traces if len(results.mean_traces) else None
+        # `answer` has computed some columns of this generation, and `ColumnSums` has brought all others.
         sums = self._sums if len(self._sums) else None
         measures = results.measures if results.measures.shape[1] else None
         results_of_all = Results(results.fitness, mean_traces=mean_traces, sums=sums, measures=measures)
@@ -299,6 +308,7 @@ def _sum_columns(asked: AskedGenomes[Any], fitness: Float64, columns: slice, thr
     n = columns.stop - columns.start
     if n * len(fitness) < MIN_SHARED_NUMBERS:
         threads = 1
+    # An equal share of the columns for each thread, unless the share is too large for a cache.
     size = min(CACHED_COLUMNS, -(-n // threads))
     parts = [slice(start, min(start + size, columns.stop)) for start in range(columns.start, columns.stop, size)]
     sums = partial(asked.strategy.sums, asked.state, asked.generation, fitness)

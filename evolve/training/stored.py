@@ -52,6 +52,7 @@ def reload(
     """
     changes = dict(env or {})
     config = config_of(run)
+    # With another id, an engine among the changes belongs to the other environment, which is made at the end.
     is_same = changes.get("id", config.env.id) == config.env.id
     if is_same:
         engine = changes.pop("engine", engine)
@@ -68,6 +69,7 @@ def reload(
         experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
     except UnknownKeyError as error:
         raise unknown_settings(str(run.path), error) from None
+    # The stored arrays must fit the experiment before the network or the environment is replaced.
     if not _fits(run, experiment):
         if engine is not None:
             expected = f"an engine in which {config.env.id} has the observations and actions of {run.path}"
@@ -88,6 +90,7 @@ def reload_policy(run: Stored) -> Experiment:
             environment, and the environment cannot be made here.
     """
     path = str(run.path)
+    # Without the spaces, only the environment tells the numbers of observations and actions.
     if run.header.spaces is None:
         try:
             return reload(run)
@@ -154,6 +157,7 @@ def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experi
     section = NETWORKS.parse({**experiment.config.network.table(), **settings})
     other = replace(prepare(experiment.config.model_copy(update={"network": section})), start=experiment.start)
     name = experiment.config.network.name
+    # The genome keeps its meaning only in a network of the same kind with the same matrices.
     if other.config.network.name != name or other.network.blocks != experiment.network.blocks:
         got = ", ".join(f"{key}={value}" for key, value in settings.items())
         raise InputError("network", f"settings with which a {name} has the champion's connections", got)
@@ -206,6 +210,7 @@ def final_champion(
     check_which(run, which, where)
     generation = which.generation
     if generation is not None:
+        # `check_which` has refused a generation of a champion file.
         assert isinstance(run, StoredRun)
         return run.records[generation].champion, normalizer_of(experiment, run, generation)
     if isinstance(run, StoredRun):
@@ -216,10 +221,12 @@ def final_champion(
             genome = strategy.select(state, which.connections, which.cell)
         except InputError as error:
             raise InputError(f"{where}{error.argument}", error.expected, error.got, *error.cure) from None
+        # The genomes of a front are evaluated again in each generation, so the present normalizer applies to them.
         generation = run.num_generations
         if which.cell is not None:  # an elite is never evaluated again, and keeps the normalizer of its generation
             generation, _ = strategy.origin(state, which.cell)
         return genome, normalizer_of(experiment, run, generation)
+    # A champion file. The configuration tells whether there must be a normalizer, and of which size.
     size = experiment.network.observation_size if experiment.config.normalize_observations else None
     stored_size = None if run.normalizer is None else run.normalizer.shape[1]
     if stored_size != size:
@@ -234,6 +241,7 @@ def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Flo
     """
     strategy, state = restore(experiment, run)
     normalizer = champion_normalizer(experiment, run)
+    # Without a normalizer of the champion's own generation, the present one applies.
     if normalizer is None and experiment.config.normalize_observations:
         normalizer = restore_moments(experiment, run).normalizer()
     return strategy.champion(state), normalizer
@@ -296,10 +304,12 @@ def with_start(run: PlannedRun, resume: bool = False, source: Source | None = No
     if wanted is None:
         _check_frozen(experiment, None)
         return run
+    # A resumed run has the genome in its own file, even if the source has changed or is missing.
     found = _start_in_file(run, wanted) if resume and reading.exists(run.path) else None
     if found is None:
         start = _load(wanted, source, experiment, run.seed)
         found = wanted.model_copy(update={"digest": start.digest}), start
+    # The configuration records the digest of the start, see the top of this module.
     recorded, start = found
     _check_size(start.weights, experiment, "the run file" if source is None else "the given genome")
     _check_frozen(experiment, start)
@@ -327,6 +337,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
                 "start_from.file", "a run file or a champion file", got, "In Python: start_from=run.start."
             )
         path = Path(os.path.expanduser(wanted.file))  # no shell expands "~" in a file or in Python
+        # Of a directory, each seed takes its own run file.
         if os.path.isdir(path):
             path = _run_of_seed(path, seed)
         elif reading.why_missing(path) == "no such file":  # reading the file reports other reasons
@@ -380,7 +391,8 @@ def num_observations(experiment: Experiment, stored: Stored, which: GenomeChoice
             generation, _ = strategy.origin(state, which.cell)
         elif which.is_champion and champion_normalizer(experiment, stored) is not None:
             generation = strategy.champion_generation(state)
-        # Without a generation, all generations count.
+        # A normalizer is computed from the generations before its own, at most from the first `until_frozen`. Without a
+        # generation, all generations count.
         steps = sum(int(earlier.steps) for earlier in stored.records[:generation][:until_frozen])
     elif stored.num_observations is not None:
         return stored.num_observations
@@ -401,10 +413,12 @@ def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
     target = experiment.network
     network = networks.make(NETWORKS.parse(config.network), target.observation_size, experiment.action_size)
     source = replace(experiment, config=config, network=network, start=_recorded_start(stored, config))
+    # Genomes of equal size may have other matrices, so the matrices are compared, too.
     if not stored.num_generations or (_fits(stored, source) and network.blocks == target.blocks):
         return source
     weights = stored.held_out.weights if isinstance(stored, StoredChampion) else stored.records[0].champion_weights
     name = f"{stored.path}, {config.network.name} for {config.env.id}"
+    # The champions do not fit: name the sizes if the sizes differ, otherwise the matrices.
     _check_size(weights, experiment, name)
     got = f"{name} with {_sizes(network.blocks)}"
     raise InputError("start_from", f"a genome of {_described(experiment)} with {_sizes(target.blocks)}", got)

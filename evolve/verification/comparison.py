@@ -48,6 +48,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
         configuration=(*seeds, *settings),
         manifests=manifest_texts(a.header.manifest, b.header.manifest),
     )
+    # Compare the generations that both runs have. For the rest of the longer run, there is the verdict above.
     for generation, (ours, theirs) in enumerate(zip(a.records, b.records, strict=False)):
         first = logs.first_difference(generation, ours, theirs)
         if first is not None:
@@ -96,6 +97,7 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
     if not _same_states(a, b):
         return "checkpoints"
     are_comparable = not _why_evaluated_otherwise(a, b)
+    # The runs may have validated after different generations, because early_stop may differ.
     validations = sorted(a.validations.keys() & b.validations.keys()) if are_comparable else []
     for generations in validations:
         ours, theirs = (logs.validation_returns(run, generations) for run in (a, b))
@@ -120,6 +122,7 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
 def _same_states(a: StoredRun, b: StoredRun) -> bool:
     """Return whether two checkpoints are equal, see `playing.same_states`."""
     one, other = a.checkpoint, b.checkpoint
+    # `same_checkpoints` allows only its second run to be of an earlier version.
     if logs.same_checkpoints(one, other) or logs.same_checkpoints(other, one):
         return True
     if not is_added(config_of(a).strategy):
@@ -137,6 +140,8 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
     if (key := first.key) is not None:
         generation, candidate, episode = key
         ours, theirs = (logs.log_of_record(run.records[generation], candidate).episode_log(episode) for run in (a, b))
+        # Only champions have step hashes, and no log has observations and actions. So play the episode of each run
+        # here.
         our_play, their_play = (_play(run, key) if play else None for run in (a, b))
         step, what = logs.first_different_step(_with_hashes(ours, our_play), _with_hashes(theirs, their_play))
         one, other = (str(run.path) for run in (a, b))
@@ -144,6 +149,7 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
     cause, why = explain(logs.refine(what, first.generation, unequal.manifests), step)
     why += _WHICH if cause == "log" else ""
     keys = _different_settings(unequal)
+    # Other seeds or settings explain every difference, so these two causes come before all others.
     if keys == "seed":
         cause, why = "random stream", "the seeds differ"
     elif keys:
@@ -230,6 +236,7 @@ def compare_with_published(run: Stored, published: Sequence[PublishedSeed]) -> V
     verdicts = [_compare_with_seed(run, config, each) for each in same if each.seed == run.header.seed]
     if not verdicts:
         raise _not_published(run, config, published, same)
+    # Published experiments may differ in their engines alone. One equal digest is enough.
     return next((verdict for verdict in verdicts if verdict.equal), verdicts[0])
 
 
@@ -244,6 +251,7 @@ def _compare_with_seed(run: Stored, config: Config, published: PublishedSeed) ->
         configuration=((ENGINE, *engines),) if engines[0] != engines[1] else (),
         manifests=manifest_texts(run.header.manifest),
     )
+    # A digest covers all earlier generations, so a longer run file can be compared at the last published generation.
     is_longer = run.num_generations > published.num_generations
     if run.num_generations < published.num_generations or (is_longer and not isinstance(run, StoredRun)):
         why = f"only the last digest is published, so continue the run to {length} first"
@@ -294,6 +302,7 @@ def _not_published(
         seeds = ", ".join(str(each.seed) for each in same)
         expected = f"a published seed of {same[0].experiment} ({seeds})"
         return InputError(str(run.path), expected, f"seed {run.header.seed}", cure)
+    # Prefer the same environment, then the fewest differences. `same` is empty, so there is at least one difference.
     nearest = min(published, key=lambda each: (each.config.env.id != config.env.id, len(each.differences(config))))
     key, theirs, ours = nearest.differences(config)[0]
     expected = f"a run of a published experiment ({', '.join(dict.fromkeys(each.experiment for each in published))})"

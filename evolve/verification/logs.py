@@ -132,6 +132,7 @@ def log_of_record(record: Record, candidate: int, episodes: int | None = None) -
     lengths = record.lengths[candidate]
     step_hashes = None
     if candidate == record.champion_candidate:
+        # The record has the hashes of all episodes end to end, so split them before selecting the first episodes.
         ends = np.cumsum(np.minimum(lengths, MAX_HASHED_STEPS))[:-1]
         step_hashes = np.split(record.champion_step_hashes, ends)[:episodes]
     trace_fingerprint = int(record.trace_fingerprints[candidate])
@@ -175,6 +176,7 @@ def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
     common = min(len(a), len(b))
     different = np.argwhere(a[:common] != b[:common])
     if len(different):
+        # The first place is the earliest step. Within a step, the observation comes before the action.
         step, which = (int(number) for number in different[0])
         # Episodes that differ once do not become equal again. If all later hashes agree, a log was changed.
         later = a[step + 1 : common] == b[step + 1 : common]
@@ -377,6 +379,7 @@ def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDiffere
         return None
     # The log lacks the genomes, but selection needs only their size.
     shape = experiment.config.population, experiment.network.num_weights
+    # Broadcast arrays have this shape, but take the memory of one number.
     genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.True_, shape))
     state = strategy.start()
     for generation, record in enumerate(run.records):
@@ -401,6 +404,7 @@ def _wrong_measure(record: Record, strategy: strategies.Strategy[Any], means: Ma
         return "the measures of its candidates are missing"
     known: dict[str, NDArray[Any]] = {"connections": record.connections, **means}
     for name, stored in zip(names, measures.T, strict=True):
+        # A measure that needs genomes counts as equal here, and is checked for the champion below.
         if not np.array_equal(stored, known.get(name, stored), equal_nan=True):
             return f"the measure {name} does not follow from the episodes"
     best = int(record.champion_candidate)
@@ -421,6 +425,7 @@ def _played(config: Config, record: Record, scores: Scores) -> Bool:
     """Return [P, E]: whether an episode was played. The log does not show a failed `reset`, so repeat the race."""
     played: Bool = np.zeros(record.returns.shape, np.bool_)
     if config.least_population is not None:
+        # In a growing population, a candidate plays all its episodes or none.
         played[seen(record).any(axis=1)] = True
         return played
     current: Round | None = first_round(config.racing, *record.returns.shape)
@@ -484,6 +489,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
 
 def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
     """Return the cause of a kind of difference, and the reason to assume that cause."""
+    # Step 0 is the observation of reset, before the first action.
     if what == "observations" and step == 0:
         what = "reset"
     cause = next(cause for cause, kinds in _REASONS.items() if what in kinds)

@@ -149,6 +149,7 @@ def same_states(experiment: Experiment, ours: RunState, theirs: RunState) -> boo
     """
     if logs.same_checkpoints(ours.checkpoint, theirs.checkpoint):
         return True
+    # The moments and the normalizer do not belong to the strategy, and must be equal in any case.
     observed = [{n: array for n, array in run.checkpoint.items() if n in OBSERVED} for run in (ours, theirs)]
     if not (is_added(experiment.config.strategy) and logs.same_checkpoints(*observed)):
         return False
@@ -168,6 +169,7 @@ def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate
         return store.population(run.path, generation).take(one)
     if candidate == record.champion_candidate:
         return record.champion
+    # The seed alone determines only the genomes of generation 0.
     if generation:
         return None
     strategy = experiment.strategy(run.header.seed)
@@ -202,6 +204,7 @@ def _episode_of_final_champion(
 def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: GenomeChoice) -> Episode:
     """Return one of the episodes by which an elite took its cell."""
     check_which(run, which)
+    # `check_which` has refused a cell of a champion file.
     assert isinstance(run, StoredRun)
     assert which.cell is not None
     strategy, state = restore(experiment, run)
@@ -283,15 +286,18 @@ def _play(
     backend = host_backend(config.compute.backend)
     limit = None
     if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
+        # The step limit of a training episode may depend on the lengths of the previous generation.
         limit = recorded_limit(experiment, run.records, chosen.generation)
     normalize = config.normalize_observations
     rollout = Rollout(engine, experiment.network, 1, backend, seconds, normalize, max_steps=limit)
     with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
+        # Generating a genome may take long, and is no hang.
         rollout.make_genomes_within(watchdog.paused)
         rollout.submit(episode_batch(run, experiment, chosen))
 
         def show_step(has_failed: bool) -> None:
             if each_step is not None and not has_failed:
+                # `each_step` may take long. The next `pat` watches the episode again.
                 watchdog.disarm()
                 each_step(*rollout.newest())
 
@@ -308,6 +314,7 @@ def _play(
 def episode_batch(run: Stored, experiment: Experiment, chosen: Episode) -> EpisodeBatch:
     """Return the batch (N = 1) of an episode of a run."""
     common = experiment.config.common_random_numbers
+    # The key of candidate c is the last one of a population of c + 1 candidates.
     keys = generation_keys(chosen.generation, chosen.candidate + 1, common)[-1:]
     if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
         normalizer = normalizer_of(experiment, run, chosen.generation)

@@ -75,6 +75,7 @@ class _Repetition:
             summary = f"{np.count_nonzero(different)} of {episodes} have different returns, first episode {episode}: "
             summary += f"{returns[0]!r} against {returns[1]!r} on {HERE}"
             return FirstDifference("held-out", summary, episode=episode, returns=returns)
+        # The seeds follow from the seed of the run alone, so different seeds mean that the file was changed.
         if not np.array_equal(repeated.seeds, stored.seeds):
             return FirstDifference("log", "the environment seeds of its held-out episodes do not follow from its seed")
         if not logs.same_metrics(stored.metrics, repeated.metrics, np.isnan(stored.returns)).all():
@@ -95,6 +96,7 @@ def repetition(
     run: Stored, experiment: training.Experiment, coordinator: Coordinator, transport: Transport
 ) -> "RunRepetition | ChampionRepetition":
     """Return the repetition of a run file or a champion file on the ranks of a transport."""
+    # A failure here must not end the repetition, because the log may have the same failure.
     env = experiment.config.env.model_copy(update={"on_failure": "worst"})
     experiment = replace(experiment, config=experiment.config.model_copy(update={"env": env}))
     local_manifest = training.make_manifest(experiment, transport)
@@ -121,6 +123,7 @@ class RunRepetition(_Repetition):
         """
         run = self.run
         numbers = range(run.num_generations) if generations is None else generations
+        # Play the episodes of the champions again.
         for batch in self._batches(numbers):
             verdict = self._first_champion_difference(batch)
             if verdict is not None:
@@ -129,6 +132,7 @@ class RunRepetition(_Repetition):
         champions = f"the champions of {part}{pluralize(run.num_generations, 'generation')}"
         summary = f"{champions}, {pluralize(sum(map(self._num_played, numbers)), 'episode')} evaluated again"
         summary += f", and {len(run.held_out.returns):,} held-out ones" if run.held_out is not None else ""
+        # A function of the user may be missing here. A missing function is no difference.
         try:
             difference = logs.fitness_difference(run, self.experiment, numbers)
         except EvolveError as error:
@@ -136,6 +140,7 @@ class RunRepetition(_Repetition):
             summary += f"; but the fitness was not computed again ({str(error).splitlines()[0]})"
         if difference is not None and names_function(self.experiment.config.fitness):
             difference = replace(difference, what="function")
+        # Look for contradictions inside the file before any validation or held-out episode is played.
         difference = difference or logs.selection_difference(run, self.experiment) or self._validation_difference(run)
         return self._verdict(difference or self._later_difference(), summary)
 
@@ -145,6 +150,7 @@ class RunRepetition(_Repetition):
         on_generation: Called with each generation that is equal.
         """
         log = RunLog(self.run.path, self.run.header)
+        # `append` replaces the attributes of the log, so a shallow copy keeps the state before a generation.
         before = copy(log)
         for generation, record in enumerate(self._repeat(log)):
             difference = logs.first_difference(generation, self.run.records[generation], record)
@@ -154,6 +160,7 @@ class RunRepetition(_Repetition):
             if difference is not None:
                 return self._explain(difference, record, before)
             before = copy(log)
+        # The generations determine the checkpoint, so another checkpoint means that the file was changed.
         if not playing.same_states(self.experiment, log, self.run):
             return self._verdict(FirstDifference("log", "the checkpoint does not belong to its generations"))
         equal = f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}"
@@ -206,6 +213,7 @@ class RunRepetition(_Repetition):
         batch = EpisodeBatch.of(
             seed, Purpose.EPISODE, genomes, np.concatenate(keys), episodes, normalizers, candidates=np.array(candidates)
         )
+        # All generations of a batch have the same step limit, see `_batches`.
         spec = training.with_recorded_limit(experiment, run.records, numbers[0]).rollout_spec
         return genomes, self.coordinator.evaluate(spec, batch)
 
@@ -281,6 +289,7 @@ class RunRepetition(_Repetition):
                 return None
             return FirstDifference("log", "the held-out evaluation is missing, though the run is complete")
         player = newest_champion(self.experiment, self.run)
+        # Compare the genomes first, because another genome would have other returns.
         if (candidate_digests(player[0]) != candidate_digests(stored.champion)).any():
             summary = "the champion of the held-out evaluation is not the champion of the checkpoint"
             return FirstDifference("log", summary)
@@ -363,6 +372,7 @@ class ChampionRepetition(_Repetition):
             summary = f"on {HERE} its run ends with digest {digest}, not {run.digest}"
             return self._verdict(FirstDifference("digest", summary))
         champion, normalizer = newest_champion(self.experiment, log)
+        # The digest covers the generations, but not these contents of the champion file.
         contents = {
             "genome": np.array_equal(candidate_digests(champion), candidate_digests(run.held_out.champion)),
             "normalizer": logs.same_optional(normalizer, run.normalizer),
@@ -396,6 +406,7 @@ def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Cal
         InputError: The environment cannot be made. Or a fitness function of the user cannot be imported, or no longer
             gives the logged fitness.
     """
+    # First a fitness function of the user, which needs no episode.
     generations = [run.num_generations - 1] if names_function(experiment.config.fitness) else []
     if (changed := logs.fitness_difference(run, experiment, generations)) is not None:
         expected = "a function that gives the fitness in the log"
@@ -429,6 +440,7 @@ def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Cal
         if failed or not logs.different_episodes(local_log, stored)[0]:
             return None
         here, log = local_log.episode_log(0), stored.episode_log(0)
+        # Return and length are equal, so observations, actions or metrics differ.
         if here.summary == log.summary:
             return f"generation {chosen.generation}, {logs.describe_difference(chosen.candidate, 0, here, log)}"
         difference = f"has a return of {here.summary} here"

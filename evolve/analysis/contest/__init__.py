@@ -91,6 +91,7 @@ def scored_experiment(leg: str, size: ContestSize, backend: str) -> Experiment:
     if leg == WALKER:
         changes = dict(zip(factors, size.walker, strict=True))
     else:
+        # The first generation is not timed, so a leg needs two.
         changes = {name: max(2, round(table[name] * factor)) for name, factor in factors.items()}
     return _experiment(table, changes, {"backend": backend})
 
@@ -105,7 +106,9 @@ def known_experiment(leg: str, backend: str) -> Experiment:
 def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], compute: Mapping[str, Any]) -> Experiment:
     env = {**table["env"], "engine": "exact"}
     strategy = {**_EARLIER_DEFAULTS.get(table["strategy"]["name"], {}), **table["strategy"]}
+    # With one thread for each process, only the number of workers decides how many cores play.
     fixed = {"held_out_episodes": 0, "env": env, "compute": {**compute, "threads": 1, "check": False}}
+    # A later table wins, so a leg cannot change a fixed setting.
     return prepare(parse(Config, {**table, **changes, **fixed, "strategy": strategy}))
 
 

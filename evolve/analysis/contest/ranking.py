@@ -83,6 +83,7 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
     files = [results.read(path) for path in paths]
     first = files[0]
     for path, other in zip(paths, files, strict=True):
+        # Check the version first, because `leg_difference` needs the same legs in both files.
         if other.contest != first.contest:
             expected = f"a file of contest {first.contest}, as {paths[0]} is"
             raise InputError(str(path), expected, f"one of contest {other.contest}", "Compare files of one version.")
@@ -97,6 +98,7 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
 
 def ranked(name: str, file: results.ContestFile, reference: results.ContestRow) -> list[RankedRow]:
     """Return the rows of a file, compared with a reference."""
+    # Speed-ups are relative to one worker on the processor, not on a GPU.
     one_worker = next((row for row in file.rows if row.workers == 1 and not row.device), None)
     verdict, _ = file.assess()
     rows = []
@@ -145,9 +147,11 @@ def benchmark_2020(file: results.ContestFile, row: results.ContestRow) -> str:
 @style.styled
 def draw(ranking: ContestRanking) -> Any:
     """Return the figure of a ranking: time and speed-up over workers, above ratios of times and costs."""
+    # The bars show only the fastest row of each machine.
     best = [min(ranking.of(machine), key=lambda row: row.measured.seconds) for machine in ranking.machines]
     # Costs in several currencies have no common axis.
     priced = len({row.price.currency for row in best if row.price is not None}) == 1
+    # The figure has two parts: lines above, and below a row of bars for each machine.
     below = _AXES_HEIGHT + _ROW_HEIGHT * len(best)
     figure = style.new_figure(_LINES_HEIGHT + below + _TITLE_HEIGHT)
     top, bottom = figure.subfigures(2, 1, height_ratios=(_LINES_HEIGHT, below))
@@ -173,15 +177,18 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
                 label = f"{_shortened(machine)}:\n{_shortened(device)}"
                 time.plot(workers, seconds, **look | {"marker": "*", "ms": 11, "ls": ":"}, label=label)
                 continue
+            # The error bars reach from the shortest to the longest repeat. The point is the median.
             shorter = [row.measured.seconds - min(row.measured.times) for row in rows]
             longer = [max(row.measured.times) - row.measured.seconds for row in rows]
             time.errorbar(workers, seconds, [shorter, longer], **look, capsize=3, label=_shortened(machine))
             if rows[0].speedup is not None:
                 speed.plot(workers, [row.speedup for row in rows], **look)
+    # If no row has two workers, the line still needs two ends.
     ideal = [1, max(most, 2)]
     speed.plot(ideal, ideal, color=FAINT, ls=":", lw=1.2, zorder=1, label="ideal: speed-up equals workers")
     _label(time, "Time of one pass", "seconds", ranking)
     _label(speed, "Speed-up against one worker", "times as fast", ranking)
+    # Both panels share a legend. A machine has a label only in the panel of times.
     lines = [line for panel in (time, speed) for line in panel.get_legend_handles_labels()[0]]
     figure.legend(lines, [line.get_label() for line in lines], loc="outside lower left", ncols=2, fontsize=8.5)
 
@@ -194,6 +201,7 @@ def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
     ticker = style.matplotlib("ticker")
     panel.set(title=title, xlabel="workers", ylabel=unit, yscale="log")
     panel.set_xscale("log", base=2)
+    # Only the numbers of workers that were timed have ticks, and are written as plain numbers.
     panel.set_xticks(sorted({row.measured.workers for row in ranking.rows} | {1}))
     panel.xaxis.set_major_formatter(ticker.ScalarFormatter())
     panel.xaxis.set_minor_locator(ticker.NullLocator())
@@ -208,6 +216,7 @@ def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
     names = [
         textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.measured.title)}", _NAME_CHARACTERS) for row in best
     ]
+    # The ratio of each machine, with its interval as a line across the end of the bar.
     ratio = panels[0]
     ratio.set(title="Shortest time, relative to the first", xlabel="ratio, with its 95 % interval")
     ends = [max(row.ratio, row.interval[1] if row.interval else 0.0) for row in best]
@@ -217,6 +226,7 @@ def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
             ratio.plot(row.interval, (y, y), color=INK, lw=1.4, marker="|", ms=7)
     ratio.axvline(1, color=FAINT, lw=1, ls=":")
     if len(panels) > 1:
+        # The cost. `draw` makes this panel only if there are prices, all in one currency.
         cost = panels[1]
         cost.set(title="Cost of one pass", xlabel="price of an hour × time")
         priced = [(row.price, row.measured.seconds) for row in best]
@@ -235,10 +245,12 @@ def _bars(
     """
     places = range(len(values))
     panel.barh(places, values, 0.55, color=[COLOURS[n % len(COLOURS)] for n in places], alpha=0.85)
+    # All costs may be 0, but the axis needs a length.
     widest = max(ends) or 1.0
     for y, (end, text) in enumerate(zip(ends, texts, strict=True)):
         panel.text(end + 0.03 * widest, y, text, va="center", fontsize=8.5, bbox=_BEHIND)
     panel.set_yticks(places, names)
+    # The y axis points down, so that the first machine is at the top.
     panel.set_ylim(len(values) - 0.4, -0.6)
     panel.set_xlim(0, _ROOM * widest)
     panel.grid(False, axis="y")

@@ -164,6 +164,7 @@ class Price(StoredPart):
     def words(self, seconds: float) -> str:
         """Return the price of some seconds with at least three significant digits: "$0.0107"."""
         price = self.of(seconds)
+        # A price of 0.0107 has the decimal exponent -2, so three significant digits need four decimals.
         decimals = max(2, 2 - math.floor(math.log10(price))) if price else 0
         return f"{self.currency}{price:,.{decimals}f}"
 
@@ -222,6 +223,7 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
     for leg, one in ours.items():
         other = theirs[leg]
         if one.digest != other.digest:
+            # A mark depends on all generations so far, so the first different mark bounds the first difference.
             pairs = zip(one.marks, other.marks, strict=False)
             place = next((n for n, (mark, other_mark) in enumerate(pairs) if mark != other_mark), None)
             if place is None:
@@ -278,11 +280,13 @@ def read(path: Path) -> ContestFile:
     version, and for other work.
     """
     contents = _contents(path)
+    # Check the version first: a file of another version may have other fields.
     version = contents.get("contest")
     if version not in list(contest.LEGS_OF_VERSION):  # a list, because `version` may be an unhashable value
         known = " or ".join(map(str, contest.LEGS_OF_VERSION))
         cure = "Run the contest again, or get another version of evolve."
         raise InputError(str(path), f"a file of contest {known}", f"one of contest {version!r}", cure)
+    # Python evaluates the left side first, so the contents no longer include the signature on the right side.
     if contents.pop(_SIGNATURE, None) != signature(contents):
         message = f"{path} was edited: its signature does not match. Run the contest again, or get the original."
         raise InputError.plainly(str(path), message)
@@ -304,7 +308,7 @@ def _contents(path: Path) -> dict[str, Any]:
         contents = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(str(path), "a file that can be read", error.strerror or str(error)) from None
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # no UTF-8, no JSON, or JSON that is nested too deeply
         contents = None
     if not isinstance(contents, dict) or _SIGNATURE not in contents:
         raise InputError(str(path), "a JSON file that evolve contest wrote", "another one")
@@ -314,6 +318,7 @@ def _contents(path: Path) -> dict[str, Any]:
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
     legs = set(contest.LEGS_OF_VERSION[found.contest])
+    # Times are divided by one another, so they must be above 0.
     are_whole = all(set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0 for row in found.rows)
     if found.size not in contest.SIZES or not found.rows or not are_whole:
         raise InputError(str(path), "a whole contest", "parts of one")

@@ -125,6 +125,7 @@ def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
 def _place_of_difference(expected: list[str], got: tuple[str, ...]) -> str:
     """Return the first generation and candidate with another tag, in words."""
     for generation, (right_tags, tags) in enumerate(zip(expected, got, strict=True)):
+        # The text has TAG digits for each candidate, in the order of the candidates.
         for at in range(0, len(right_tags), TAG):
             right, tag = right_tags[at : at + TAG], tags[at : at + TAG]
             if right != tag:
@@ -152,6 +153,7 @@ def measure(
 
     Raises DifferentWorkError if a known run or a repeat differs, Stopped, and RunError if a rank cannot go on.
     """
+    # The known run comes first, because a row with different work is not timed.
     digests: dict[str, str] = {}
     if check_known:
         digests = validate(coordinator, size, backend)
@@ -159,6 +161,7 @@ def measure(
     else:
         for leg in contest.LEGS:
             play(contest.known_experiment(leg, backend), coordinator, size.seed)
+    # The timed repeats. Each must have the digests of the first one.
     legs: dict[str, results.LegDigest] = {}
     repeats: list[results.Repeat] = []
     while not results.enough([repeat.seconds for repeat in repeats], size.most_repeats):
@@ -166,6 +169,7 @@ def measure(
         repeats.append(repeat)
         passes = f" ({repeat.passes} passes)" if repeat.passes > 1 else ""
         say(f"repeat {len(repeats)}: {repeat.seconds:.4g} s{passes}")
+    # Of several ranks, rank 0 only coordinates. The file counts the hosts, and does not name them.
     return results.ContestRow(
         workers=max(1, transport.size - 1),
         hosts=tuple(Counter(transport.hosts).values()),
@@ -198,6 +202,7 @@ def _repeat(
             seconds[leg] += played.seconds
             busy += played.busy_seconds
         passes += 1
+        # All passes must have the digests of the first pass of the first repeat.
         digests = digests or of_this_pass
         if found := results.leg_difference(digests, of_this_pass):
             raise DifferentWorkError(f"different work: {found} is not the same in each repeat.")

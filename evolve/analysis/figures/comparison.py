@@ -60,6 +60,7 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     widths = [max(width, 0.2 + _DIGIT * n) for (_, width), n in zip(_COLUMNS, longest, strict=True)]
     # The last column is left out if no row is compared with the best.
     right_edges = np.cumsum(widths if longest[2] else widths[:2]).tolist()
+    # Draw the panels, and write the notes below and the title above them.
     for panel, facet in zip(panels, facets, strict=True):
         _draw_facet(panel, facet, [names[row.label] for row in facet], right_edges)
         if len(facets) > 1:
@@ -87,10 +88,12 @@ def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str], ri
     for y, row in enumerate(rows):
         if len(row.scores):
             _draw_row(panel, y, row)
+    # Without a score the x axis has no meaning.
     if not any(len(row.scores) for row in rows):
         panel.set_xticks([])
         panel.text(0.5, 0.5, "no score", transform=panel.transAxes, ha="center", va="center", color=FAINT)
     panel.set_yticks(range(len(rows)), names)
+    # The y axis points down, so that the best group, the first row, is at the top.
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.margins(x=0.04)
     panel.ticklabel_format(axis="x", useOffset=False)
@@ -139,6 +142,7 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     samples = [(name, drawable(returns)) for name, returns in samples]
     figure = style.new_figure(0.6 + 1.25 * len(samples))
     panels = figure.subplots(len(samples), 1, squeeze=False, sharex=True)[:, 0]
+    # All histograms have the same bins and the same axis, so that they can be compared.
     edges = _edges_of_bins(np.concatenate([returns for _, returns in samples]))
     for panel, (name, returns) in zip(panels, samples, strict=True):
         panel.hist(returns, edges, color=COLOURS[4], edgecolor=PAPER, linewidth=0.5)
@@ -198,6 +202,7 @@ def _load_rows(panel: Any, busy: Float64, total: float) -> None:
     for rank, seconds in enumerate(busy):
         # With several ranks, rank 0 usually plays no episodes.
         words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or seconds else "coordinates"
+        # The words begin at the end of the bar. They stay in the panel: inside a long bar, and beside a short one.
         inside_bar = seconds > 0.5 * total
         points, side, colour = (-5, "right", PAPER) if inside_bar else (5, "left", INK)
         place = {"xytext": (points, 0), "textcoords": "offset points", "ha": side, "va": "center"}
@@ -253,6 +258,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
         _draw_steps(top, fronts[-1], minimizes, label=style.legend_label(label), **appearance)
         best = fronts[-1][int(np.argmax(fronts[-1][:, 0]))]
         top.plot(best[1], best[0], "D", ms=8, color=appearance["color"], mec=PAPER, mew=1.0, zorder=5)
+    # The axes. Only numbers of connections are always whole.
     is_count = "connections" in measure
     top.xaxis.get_major_locator().set_params(integer=is_count)
     _set_scale(top)
@@ -282,6 +288,7 @@ def _labels(runs: Sequence[StoredRun]) -> list[str]:
     if len(runs) == 1:
         return [f"generation {runs[0].num_generations - 1}"]
     seeds = [f"seed {run.header.seed}" for run in runs]
+    # Seeds are labels only if each run has its own seed, and all runs are of one experiment.
     if len(set(seeds)) == len(seeds) and len(group_runs([(run, config_of(run)) for run in runs])) == 1:
         return seeds
     return statistics.short_names([run.path for run in runs])
@@ -301,12 +308,14 @@ def _points(front: Front) -> Float64:
 
 def _draw_steps(panel: Any, points: Float64, minimizes: bool, **appearance: Any) -> None:
     """Draw a front as the border of the region that it dominates."""
+    # The measure ascends along the points. If the measure is minimized, a point dominates the region on its right.
     panel.plot(points[:, 1], points[:, 0], drawstyle="steps-post" if minimizes else "steps-pre", **appearance)
 
 
 def _draw_earlier(panel: Any, fronts: Sequence[Float64], minimizes: bool) -> None:
     """Draw some earlier fronts of a run. fronts: the front of each generation."""
     last = len(fronts) - 1
+    # In a short run, an earlier front may be the last one, which is drawn already.
     earlier = {int(share * last) for share in _EARLIER} - {last}
     for n, generation in enumerate(sorted(earlier)):
         appearance = {"color": (FAINT, FAINT, INK)[n % 3], "ls": (":", "--", "-")[n % 3], "lw": 1.0}
@@ -321,6 +330,7 @@ def _set_scale(panel: Any) -> None:
     positive = measures[measures > 0]
     if len(positive) and measures.min() >= 0 and positive.max() > _WIDE * max(1.0, positive.min()):
         linear = max(1.0, float(positive.min()))
+        # The part of a "symlog" axis from 0 to `linear` is linear, so that measures of 0 have a place.
         panel.set_xscale("symlog", linthresh=linear, linscale=0.4)
         ticker = style.matplotlib("ticker")
         # Without the ticks at 2 and 5, the position of a front of 3 to 8 connections would be hard to read.
@@ -336,6 +346,7 @@ def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], minimizes:
     best = np.concatenate(all_points).max(axis=0)
     for n, (fronts, points) in enumerate(zip(histories, all_points, strict=True)):
         reference = points.min(axis=0)
+        # The area of the rectangle is 0 if all points are equal in one of the objectives.
         whole = float(np.prod(best - reference)) or 1.0
         shown = np.unique(np.linspace(0, len(fronts) - 1, _MOST_VOLUMES).astype(int))
         shares = [hypervolume(fronts[generation] * sign, reference) / whole for generation in shown]
@@ -364,6 +375,8 @@ def draw_archive(run: StoredRun, titled: bool = True) -> Any:
     Raises InputError if the run has no archive.
     """
     config = config_of(run)
+    # Only the grid and the bounds of the strategy are needed. They follow from the settings and the number of weights,
+    # so the seed may be 0, and no network is made.
     strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), config.population, 0)
     if run.records[-1].archive is None or not isinstance(strategy, MapElites):  # another package may have archives, too
         raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
@@ -401,11 +414,13 @@ def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequen
     grid = archive.reshape(sizes)
     # Take the best over all other descriptors. fmax ignores NaN, and changes nothing without axes to reduce.
     grid = np.fmax.reduce(grid, axis=tuple(range(2, len(sizes))))
+    # The borders of the cells along both axes. A single descriptor gives one row of cells, from 0 to 1.
     ranges = zip(strategy.bounds.tolist(), sizes, strict=True)
     x, *others = (np.linspace(low, high, size + 1) for (low, high), size in ranges)
     y = others[0] if others else np.array([0.0, 1.0])
     grid = grid.reshape(len(x) - 1, len(y) - 1)
     known = np.ma.masked_invalid(grid)
+    # The rows of `pcolormesh` are along y, and the rows of the grid are along x.
     mesh = panel.pcolormesh(x, y, known.T, cmap="viridis", edgecolors=PAPER, linewidth=0.6)
     if known.count():
         best = np.unravel_index(int(np.nanargmax(grid)), grid.shape)

@@ -91,6 +91,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     # Groups of one name have one style, in all environments.
     names = dict.fromkeys(group.name for group in groups)
     styles = {name: style.line_style(n) for n, name in enumerate(names)}
+    # Each environment has a facet. Choose the panels of each facet.
     facets = []
     for in_env in comparison.by_environment(groups):
         kinds = ["fitness"]
@@ -99,6 +100,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         if load:
             kinds += ["throughput", "idle"]
         facets.append(Facet(in_env, kinds, axis, styles))
+    # The layout: all panels below one another, or a row of panels for each environment.
     stacked = load or len(facets) == 1
     scale = 0.8 if len(facets) > 1 else 1.0
     usual = {kind: scale * height if stacked else _FACET_HEIGHT for kind, height in _HEIGHTS.items()}
@@ -121,6 +123,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
 
 def _connections_in_words(groups: list[RunGroup]) -> str:
     """Return the number of connections in words, for the title; empty if the number is not the same everywhere."""
+    # A count is None if the candidates of a group differ.
     counts = {(comparison.constant_connections(group), group.mask_unit) for group in groups}
     if len(counts) > 1:
         return ""
@@ -170,6 +173,7 @@ def _side_by_side(heights: Sequence[Sequence[float]]) -> Layout:
     ratios = {"height_ratios": rows, "width_ratios": _FACET_WIDTHS[:columns]}
     grid = figure.subplots(len(rows), columns, squeeze=False, **ratios)
     for row, facet in zip(grid, heights, strict=True):
+        # A facet without a panel of connections leaves its place empty.
         for panel in row[len(facet) :]:
             panel.set_axis_off()
     return figure, [list(row[: len(facet)]) for row, facet in zip(grid, heights, strict=True)]
@@ -184,6 +188,7 @@ def _share_x_axis(panels: Sequence[Any], axis: str, stacked: bool) -> None:
             panel.tick_params(labelbottom=False)
         else:
             panel.set_xlabel(AXES.get(axis, axis))
+    # Panels that share an axis share its ticks, so set them once.
     if axis == "generation":
         panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     elif axis == "steps":
@@ -204,6 +209,7 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
     inches: The approximate height of the panel.
     small: Whether the panel stands beside the fitness panel, whose labels apply to both.
     """
+    # The title and the unit. A small panel has only a title.
     title, unit = _title_and_unit(kind, facet.groups)
     alone = len(facet.groups) == 1
     if small:
@@ -215,6 +221,7 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
         unit = f"{unit}\n({shown})"
     panel.set_title(title)
     panel.set_ylabel("" if small else unit)
+    # The curves. Only curves of fitness, and the connections of a single group, have labels.
     labels: list[LineLabel] = []
     group = facet.groups[0]
     if alone and kind == "idle" and len(group.runs) == 1:
@@ -229,6 +236,7 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
         labels = _draw_connections(panel, facet)
     else:
         labels = _draw_groups(panel, kind, facet)
+    # The ranges and the ticks of the axes. Labels come last, because they depend on the ranges.
     _set_x_range(panel, facet)
     if kind == "connections":
         panel.set_ylim(0, 1.06 * panel.dataLim.ymax or 1)  # keeps the line of an unpruned network off the edge
@@ -245,6 +253,7 @@ def _set_x_range(panel: Any, facet: Facet) -> None:
     """Set the range of the x axis, also for a single generation, or if no generation has a value."""
     panel.margins(x=0.01)
     x = np.concatenate([facet.x(group) for group in facet.groups])
+    # A single generation has no width.
     if x.min() == x.max():
         width = 1 if facet.axis == "generation" or x[0] == 0 else x[0]
         panel.set_xlim(x[0] - 0.5 * width, x[0] + 0.5 * width)
@@ -303,6 +312,7 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
         labels.append(LineLabel("middle 80 % of the population", *_last_point(x, low), FAINT))
     _band(panel, x, summary, line_style, seeds)
     _line(panel, x, other, color=INK, lw=1.1, ls="--")
+    # The labels. If the held-out mean has no mark, it stands below the name of the main line.
     of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
     text, mark = _held_out(group)
     unmarked = f"\n{text}" if text and mark is None else ""
@@ -337,6 +347,7 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     series = [_fitness_series(group) if kind == "fitness" else kind for group in facet.groups]
     summaries = [_quartiles(group, _SERIES[name]) for group, name in zip(facet.groups, series, strict=True)]
     from_zero = kind in ("connections", "throughput")
+    # Lines that cover one another alternate in dashes.
     dashes = style.alternating_dashes([middle for _, middle, _ in summaries], from_zero)
     crowded = _is_crowded(facet)
     if crowded:  # dashes already tell lines of one colour apart
@@ -347,6 +358,7 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
         x = facet.x(group)
         if dash:  # join the dashes by a thin line
             panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
+        # For one seed `_band` draws no band.
         _band(panel, x, summary, line_style | dash, 1 if crowded else len(group.runs))
         _, mark = _held_out(group)
         end = _last_point(x, summary[1])
@@ -396,8 +408,10 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
         x = facet.x(group)
         # A search begins between two points of the curve.
         middle = (x[1:] + x[:-1]) / 2
+        # The first generation and the name of each search, in each run.
         found = [set(_searches(run, group.config)) for run in group.runs]
         named = set.intersection(*found) if len(facet.groups) == 1 else set()
+        # Names have room if any two are `_NAME_INCHES` apart. The whole x axis takes `panel_inches`.
         gaps = np.diff([middle[first - 1] for first, _ in sorted(named)])
         panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
         have_room = (gaps * panel_inches >= _NAME_INCHES * (x[-1] - x[0])).all()
@@ -406,6 +420,7 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
         for first, kind in sorted(named):
             panel.axvline(middle[first - 1], color=FAINT, lw=0.9, ls=":", zorder=1)
             panel.text(middle[first - 1], 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
+        # The curve ends with the shortest run, and a longer run may begin searches after that.
         others = {first for first, _ in set.union(*found) - named if first < len(x)}
         for first in sorted(others):
             how = {"color": facet.styles[group.name]["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
@@ -460,6 +475,7 @@ def _band(panel: Any, x: Float64, quartiles: Quartiles, line_style: LineStyle, s
 
 def _line(panel: Any, x: Float64, values: Float64, **line_style: Any) -> None:
     """Draw a line; a value without a neighbour is a point."""
+    # The first and the last value have a neighbour without a value beyond the ends.
     known = np.isfinite(np.pad(values, 1, constant_values=np.nan))
     alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
     panel.plot(x, values, marker="o" if len(alone) else "", markevery=alone.tolist(), ms=4, **line_style)
@@ -496,6 +512,7 @@ def _draw_idle_workers(panel: Any, run: StoredRun, x: Float64) -> None:
         place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
         panel.legend(**place, ncols=idle.shape[1], fontsize=8.5)
         return
+    # The borders of the cells: rank r lies between r - 0.5 and r + 0.5.
     ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
     # An SVG would store each cell as a path, so the map is rasterized.
     colours = {"cmap": "cividis", "vmin": 0, "vmax": float(np.nanmax(idle, initial=10.0))}

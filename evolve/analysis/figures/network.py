@@ -84,12 +84,14 @@ class Connections:
         than others, so one threshold for all matrices could disconnect a layer.
         """
         share = min(1.0, number / max(1, len(self)))
+        # A number for each weight matrix: each pair of a source layer and a target layer has one.
         matrix = self.source * len(self.sizes) + self.target
         kept = []
         for each in np.unique(matrix):
             among = np.flatnonzero(matrix == each)
             order = np.argsort(-np.abs(self.strength[among]), kind="stable")
             kept.append(among[order[: math.ceil(share * len(among))]])
+        # The empty array is for a network without connections: `concatenate` needs an array.
         return self.take(np.sort(np.concatenate([*kept, np.zeros(0, np.intp)])))
 
 
@@ -108,7 +110,9 @@ def connections_of(network: Network, mask: Bool, strength: Float32) -> Connectio
         weights = strength[block.start : block.stop].reshape(block.rows, block.columns)
         rows, columns = np.nonzero(acting)
         source = np.full(len(rows), block.source)
+        # Here layer 0 is the observation, so layer l of the network has the number l + 1.
         target = np.full(len(rows), block.layer + 1)
+        # `Activity.weights` has the matrices end to end, each matrix row by row.
         index = begin + rows * acting.shape[1] + columns
         # Coefficients of learning rules may be one row, or one column, for all rows or columns of connections.
         parts.append((source, rows, target, columns, np.broadcast_to(weights, acting.shape)[rows, columns], index))
@@ -125,6 +129,7 @@ def places_of(connections: Connections) -> list[Places]:
     for layer, size in enumerate(connections.sizes):
         shown = range(size) if layer in (0, last) else sorted(connections.connected[layer])
         shown = [neuron for neuron in shown if layer != last or neuron not in connections.unused]
+        # The neurons are evenly spaced from top to bottom, and keep the same distance from the edges.
         heights = np.linspace(1, 0, len(shown) + 2)[1:-1]
         places.append({neuron: (float(layer), float(y)) for neuron, y in zip(shown, heights, strict=True)})
     return places
@@ -135,6 +140,7 @@ def curves_of(connections: Connections, places: list[Places]) -> Float64:
 
     A curve that skips layers bends up or down, around their neurons. A curve within a layer leaves it and comes back.
     """
+    # Larger layers have less space between their neurons, so curves keep closer to the neurons.
     most_hidden = max(map(len, places[1:-1]), default=1)
     clearance = max(0.07, 0.7 / (most_hidden + 1))  # from the hidden neurons that a curve passes
     begin = _ends(connections.source, connections.tail, places)
@@ -157,6 +163,7 @@ def _ends(layers: Int64, neurons: Int64, places: list[Places]) -> Float64:
 
 def points_on(curves: Float64, at: Float64) -> Float64:
     """Return the points of Bézier curves [n, 4, 2] at the parameters `at` (0 to 1), [n, len(at), 2]."""
+    # The Bernstein polynomials of degree 3.
     t = at[:, None]
     parts = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
     return np.asarray(sum(part * curves[:, n, None] for n, part in enumerate(parts)))
@@ -206,6 +213,7 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
     shown = acting.strongest(len(acting) // 10) if len(acting) > _MOST_CONNECTIONS else acting
     observations, actions = network.observation_size, experiment.action_size
     inputs, names = environments.names(experiment.config.env.id, observations, actions, experiment.spaces)
+    # If the first layer has a neuron more than there are observations, this neuron is the bias.
     inputs += ["bias"] * (acting.sizes[0] - observations)
     # Of the outputs before the actions, the first is the neuromodulator. The others have no names.
     num_others = acting.sizes[-1] - actions
@@ -251,6 +259,7 @@ def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
     figure = style.new_figure(min(max(3.2, 0.24 * tallest + 1.2), _TALLEST) + (0.5 if note else 0.0))
     panel = figure.subplots()
     panel.set_axis_off()
+    # Draw the connections, the neurons, and the names of observations, outputs and biases.
     _draw_connections(panel, drawn.shown, places)
     for layer, neurons in enumerate(places):
         _draw_neurons(panel, neurons, connected[layer])
@@ -276,6 +285,7 @@ def _draw_connections(panel: Any, connections: Connections, places: list[Places]
     """
     if not len(connections):
         return
+    # All strengths may be 0, so the divisor has a lower limit.
     size = np.abs(connections.strength) / max(float(np.abs(connections.strength).max()), 1e-30)
     order = np.argsort(size)
     connections = connections.take(order)
@@ -316,6 +326,7 @@ def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> N
     for points, strength, colour in zip(points_of_each, connections.strength.tolist(), colours, strict=True):
         if len(written):
             offsets = np.abs(points[:, None] - written) * (1, 2.2)  # a number is wider than high
+            # The distance of each point from the nearest number.
             distances = np.hypot(*offsets.T).min(axis=0)
             at = points[int(np.argmax(distances))]
         else:
@@ -328,6 +339,7 @@ def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> N
 def _sides(inputs: Sequence[str], outputs: Sequence[str], layers: int, fontsize: float) -> tuple[float, float]:
     """Return the limits of the x axis, in layers. They leave room for the names beside the network."""
     left, right = (0.25 + 0.0078 * fontsize * max(map(len, names)) for names in (inputs, outputs))  # inches, roughly
+    # The width of an inch in layers: the layers share the width that the names leave.
     inch = (layers - 1) / (style.WIDTH - left - right)
     return -left * inch, layers - 1 + right * inch
 
@@ -345,6 +357,8 @@ def _draw_neurons(panel: Any, places: Places, connected: set[int]) -> None:
 def _label(panel: Any, places: Places, names: Sequence[str], connected: set[int], align: str, fontsize: float) -> None:
     """Write the names of a layer's neurons beside it, or one text such as "376 observations, 1 bias" for many."""
     if len(places) > _MOST_NAMED_NEURONS:
+        # The text is below the lowest neuron. It counts the neurons of each kind, which is the first word of their
+        # names.
         x, y = min(places.values(), key=lambda place: place[1])
         kinds = Counter(names[neuron].split(" ")[0] for neuron in places)
         counts = [pluralize(number, kind) for kind, number in kinds.items()]

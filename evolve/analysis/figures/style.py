@@ -39,6 +39,7 @@ _VARIABLES = {INK: "--ink", FAINT: "--faint", PALE: "--pale", GRID: "--grid", PA
 }
 
 WIDTH = 8.0  # inches, of every figure
+# In an SVG, texts stay texts (`svg.fonttype`), and equal figures have equal ids (`svg.hashsalt`).
 _SETTINGS = {
     "font.size": 9.5, "font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
@@ -85,6 +86,7 @@ def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def new_figure(height: float) -> Any:
     """Return an empty figure of a height in inches."""
+    # Not by pyplot, which keeps each figure in memory until it is closed.
     return matplotlib("figure").Figure(figsize=(WIDTH, height), layout="constrained")
 
 
@@ -108,6 +110,7 @@ def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> lis
 
     from_zero: Whether the axis begins at 0. The range of the axis decides how close two lines look.
     """
+    # Two points look like one if their distance is at most 1.5 % of the axis.
     values = np.concatenate(lines)
     finite = values[np.isfinite(values)]
     near = 0.0
@@ -160,10 +163,11 @@ def to_svg(figure: Any, name: str) -> str:
     metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
     text = buffer.getvalue()
+    # Drop the head of the file and the tag <svg>, which has the size of the figure.
     _, body = text[text.index("<svg ") :].split(">", 1)
     # Two decimals of a coordinate are enough, and halve the size.
     body = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), body)
-    # Two figures of one page must not share ids.
+    # Two figures of one page must not share ids. Only tags change, not the texts between tags.
     ids = re.compile(r'(\bid="|href="#|url\(#)')
     body = re.sub(r"<[^>]+>", lambda tag: _with_css_colours(ids.sub(rf"\g<1>{name}-", tag[0])), body)
     width, height = figure.get_size_inches() * 72
@@ -172,6 +176,8 @@ def to_svg(figure: Any, name: str) -> str:
 
 def _with_css_colours(tag: str) -> str:
     """Return an SVG tag with the page's CSS variables instead of colours."""
+    # matplotlib writes a colour in small letters, as in "fill: #0072b2". The colour stays as the value for pages that
+    # do not define the variable.
     for colour, name in _VARIABLES.items():
         tag = tag.replace(f": {colour.lower()}", f": var({name}, {colour.lower()})")
     return tag
@@ -238,6 +244,7 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     scale = panel.yaxis.get_transform()  # the axis may be logarithmic
     bottom, top = scale.transform(panel.get_ylim())
     shown = [label for label in labels if np.isfinite(label.y)]
+    # The height of each label's value, and the room that the label needs, as shares of the height of the panel.
     heights = [(float(scale.transform(label.y)) - bottom) / (top - bottom) for label in shown]
     needed = [_label_height(label.text) / (_PANEL_SHARE * inches) for label in shown]
     marked = sum(label.mark is not None for label in shown)
@@ -274,10 +281,12 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
 def beside(panel: Any, inches: float) -> Any:
     """Return a transform that places a point (1, y) some inches right of a panel, at the height y in data units."""
     scale = panel.get_figure().dpi_scale_trans
+    # In this transform of matplotlib, x is a share of the width of the panel, and y is in data units.
     return panel.get_yaxis_transform() + matplotlib("transforms").ScaledTranslation(inches, 0, scale)
 
 
 def _include_marks(panel: Any, labels: Sequence[LineLabel]) -> None:
+    # Marks are drawn outside of the panel, and do not scale its axes, so include their values in the data limits.
     for label in labels:
         if label.mark is not None:
             value, interval = label.mark

@@ -84,7 +84,7 @@ def summarize_run(run: StoredRun, filmed: bool, coordinator: Coordinator, transp
     try:
         experiment = reload(run)
         equal, verified = _verify(run, experiment, coordinator, transport)
-    except Stopped:
+    except Stopped:  # an EvolveError, too, but it ends the whole report
         raise
     except EvolveError as error:
         why = exception_line(str(error))
@@ -105,6 +105,7 @@ def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, tr
     Return whether all are equal, and the verdict in words.
     """
     spaced = np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round()
+    # In a short run, several of these places fall on one generation.
     generations = np.unique(spaced.astype(int)).tolist()
     repetition = verification.repetition(run, experiment, coordinator, transport)
     assert isinstance(repetition, verification.RunRepetition)
@@ -139,8 +140,10 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     names = statistics.short_names([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
     champions = {_key(run): reported_champion(run, group) for group in groups for run in group.runs}
+    # The conclusion, the comparison and the curves count only the longest run of each seed.
     compared, notes = comparison.deduplicate_seeds(groups)
     best = [champions[_key(best_run(group))] for group in compared]
+    # The evaluations for the table, and the returns for the histograms.
     evaluations = []
     returns = {}
     for name, run in named:
@@ -217,6 +220,7 @@ def save(text: str, path: Path) -> None:
 def _template() -> Any:
     """Return the template, which escapes all texts. Raises InputError without Jinja2."""
     jinja2 = _jinja2()
+    # With StrictUndefined, a wrong name in the template is an error and not an empty text.
     loader, undefined = jinja2.FileSystemLoader(Path(__file__).parent), jinja2.StrictUndefined
     blocks = {"trim_blocks": True, "lstrip_blocks": True}
     return jinja2.Environment(loader=loader, undefined=undefined, autoescape=True, **blocks).get_template("report.html")
@@ -303,6 +307,7 @@ def _spreads(
     spreads = []
     for number, group in enumerate(groups):
         evaluated = [returns[_key(run)] for run in group.runs if _key(run) in returns]
+        # If all held-out episodes of a champion failed, there is nothing to draw.
         known = [(name, values) for name, values in evaluated if len(values)]
         if not known:
             continue

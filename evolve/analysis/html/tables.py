@@ -72,6 +72,7 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
         result = _compared_result(env_groups) if len(env_groups) > 1 else _single_result(group, left[group.label])
         lines.append(sanitize(result, _MAX_LINE))
     lines += _repetition_sentence(summaries)
+    # The page shows each line as a paragraph. The sentences about a single environment are one paragraph.
     return [" ".join(lines)] if len(by_environment) == 1 else lines
 
 
@@ -79,8 +80,10 @@ def _single_result(group: RunGroup, connections: str) -> str:
     """Return a sentence about the only group of an environment."""
     score = comparison.held_out_score(group)
     evolved = comparison.describe_searches([group])
+    # Without a held-out mean, the sentence is about the training.
     if score is None:
         done = f"{group.num_generations:,} of {group.config.generations:,} generations"
+        # `fmax` ignores NaN, the best fitness of a run in which no candidate has a fitness.
         best = float(np.fmax.reduce([run.best_fitness for run in group.runs]))
         fitness = "no fitness" if np.isnan(best) else f"a best training fitness of {number(best)}"
         evaluated = any(run.held_out is not None for run in group.runs)
@@ -100,6 +103,7 @@ def _single_result(group: RunGroup, connections: str) -> str:
 def _compared_result(groups: Sequence[RunGroup]) -> str:
     """Return a sentence that compares the groups of an environment."""
     evaluated = comparison.any_evaluated(run for group in groups for run in group.runs)
+    # If the scores have different meanings, no group is the best.
     if note := comparison.different_tasks(groups, evaluated):
         return note
     ranking = comparison.compare_groups(groups)
@@ -115,6 +119,7 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
     text = f"{best.env}: of {len(groups)} experiments {best.name} is best, with {mean}"
     if len(second.scores):
         text += f" against {number(second.mean)} of {second.name}"
+    # A test needs enough seeds, a score of each seed, and SciPy.
     if second.p is None:
         can_differ = statistics.can_be_significant(len(second.scores), len(best.scores), len(groups) - 1)
         why = "the difference was not tested" if can_differ else "there are too few seeds for a significant difference"
@@ -163,6 +168,7 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     of_first = {key: value for found in differing for key, value, _ in found}
     if not of_first:
         return None
+    # The settings of each group. Where a group has no difference, it has the value of the first group.
     settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differing)]
     # A kind is a network with a strategy. Options that only one of two kinds has are left out. But groups of one kind
     # may differ in such an option, so each group is compared with the first group of each kind, not only with `first`.
@@ -221,6 +227,7 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
             names.append(start)
         rows.append((*map(sanitize, names), f"{config.population:,}", f"{config.episodes:,}", seeds))
     title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
+    # The column of starts is left out if all runs began with random genomes.
     texts = [("experiment", ""), ("environment", ""), ("network", ""), ("strategy", "")]
     if has_starts:
         texts.append(("start", ""))
@@ -248,6 +255,7 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
 
 def _ranks(run: StoredRun) -> str:
     """Return the number of ranks of a run in words: "4", or "3 to 4" if it changed."""
+    # A rank that was absent from a generation has NaN.
     numbers = sorted({np.count_nonzero(~np.isnan(record.busy_seconds)) for record in run.records})
     return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
@@ -276,6 +284,7 @@ def comparison_table(ranking: Ranking) -> ReportTable:
     """Return a comparison of groups as a table."""
     columns = (("experiment", ""), *_number_columns("seeds", "mean", "95 % interval", "against the best"))
     texts = [(sanitize(row.label), *row.cells[:-1], row.against_best or "–") for row in ranking.rows]
+    # The last column is left out if no row is compared with the best.
     shown = len(columns) if any(row.against_best for row in ranking.rows) else len(columns) - 1
     return ReportTable(f"Comparison: {ranking.score}", columns[:shown], tuple(text[:shown] for text in texts))
 

@@ -206,6 +206,7 @@ class Camera:
         if step > self.cut_after * self.recorder.fps * self.every:  # a second of film shows fps · every steps
             self._skipped = None  # `end` adds no picture after the cut
             return
+        # The network sees the observation even if the step is not filmed, because the network may have a memory.
         activity = None if self._observer is None else self._observer.see(newest)
         if step % (self.every * self.film.frames_per_picture) == 0:
             self._skipped = None
@@ -267,7 +268,9 @@ def film_episodes(
         recorder = Recorder(engine, 1, observations=True)
         with open_film(path, engine.fps, width, any(networks)) as film:
             for subject, network in zip(subjects, networks, strict=True):
+                # Only `recorder` keeps observations, so the first play, without the camera, needs no memory for them.
                 unfilmed = subject.play(engine, check)
+                # `condense_to` seconds of film show condense_to · fps steps. A longer episode shows every k-th step.
                 every = max(1, math.ceil(int(unfilmed.lengths[0]) / (condense_to * engine.fps)))
                 title = subject.title(engine.id, unfilmed)
                 camera = Camera(film, recorder, subject, network, every, cut_after, check, title)

@@ -39,6 +39,7 @@ class Mp4:
 
     def __init__(self, path: Path, fps: float) -> None:
         av = library("av")
+        # With "faststart" the index is at the start of the file, so a browser can play the film while it loads.
         self._film = av.open(str(path), "w", format="mp4", options={"movflags": "faststart"})
         self._stream = self._film.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
         self._stream.pix_fmt = "yuv420p"
@@ -86,6 +87,7 @@ class Gif:
     def write(self, picture: Any, times: int) -> None:
         """Show a picture as long as `times` pictures. Only the part that differs from the last picture is written."""
         if self._newest is None:
+            # The head has the size and the endless loop. Each picture has its own palette (`include_color_table`).
             head, _ = self._gif.getheader(self._quantize(picture), info={"loop": 0})
             self._file.write(b"".join(head))
             box: tuple[int, ...] | None = (0, 0, *picture.size)
@@ -110,6 +112,7 @@ class Gif:
         """
         methods, undithered = self._image.Quantize, {"dither": self._image.Dither.NONE}
         usual = picture.quantize(_COLOURS, methods.MEDIANCUT, **undithered)
+        # The usual palette suffices if no pixel gets a colour far from its own.
         if not self._far(picture, usual).any():
             return usual
         common = picture.quantize(_COLOURS - RARE_COLOURS, methods.MEDIANCUT, **undithered)
@@ -132,9 +135,11 @@ class Gif:
     def _write_pending(self) -> None:
         if self._pending is None:
             return
-        until = round(100 * self._shown / self._pictures_per_second)  # a GIF counts hundredths of a second
+        # A GIF counts hundredths of a second. Round the ends and not the durations, so that errors do not add up.
+        until = round(100 * self._shown / self._pictures_per_second)
         part, at = self._pending
         duration = 10 * (until - self._written_until)  # in milliseconds
+        # With the disposal 1 a picture stays, and is seen through the transparent pixels of the next picture.
         how = {"duration": duration, "disposal": 1, "transparency": _TRANSPARENT, "include_color_table": True}
         self._file.write(b"".join(self._gif.getdata(part, at, **how)))
         self._written_until = until
@@ -154,6 +159,7 @@ def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
     palette in steps of four levels, so white may become almost white in some pictures. Moving bodies would leave
     shadows behind.
     """
+    # Each pixel as one number. Its fourth byte is always 255.
     pixels = np.asarray(picture.convert("RGBX")).view(np.uint32)[..., 0]
     palette = quantized.getpalette()
     exact = set()
@@ -174,6 +180,7 @@ def _frequent(pixels: UInt8) -> list[int]:
     """
     # One number for each colour: `np.unique` is many times slower for rows.
     codes, counts = np.unique(pixels.astype(np.int64) @ (65536, 256, 1), return_counts=True)
+    # The colours again, the most frequent first, [n, 3].
     left = codes[np.argsort(-counts, kind="stable"), None] // (65536, 256, 1) % 256
     kept: list[Any] = []
     while len(left) and len(kept) < RARE_COLOURS:

@@ -84,6 +84,7 @@ class NetworkPanel:
         places = places_of(self._shown)
         self._text_size = max(_SMALLEST_TEXT + 1, min(14, size[0] // 30))
         self._place(drawn, places)
+        # `_at` needs the positions that `_place` has set.
         lines = points_on(curves_of(self._shown, places), np.linspace(0, 1, 25))
         self._lines = [[tuple(point) for point in line] for line in self._at(lines).tolist()]
         self._neurons = [
@@ -94,6 +95,7 @@ class NetworkPanel:
         self._radius = _SCALE * min(6.5, max(1.5, 0.36 * self._pitch))
         self._width = (2.3 if len(self._shown) > _FEW else 4.0) * size[0] / 400
         self._strongest_signal = 0.0
+        # A number for each neuron of the first layer, and one number for each other layer.
         self._strongest_nodes = [
             np.full(len(row) if layer == 0 else 1, _FULL_LIGHT) for layer, row in enumerate(places)
         ]
@@ -112,6 +114,7 @@ class NetworkPanel:
         self._named = []
         margins = []
         for row, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
+            # A layer has names if the names are neither too high for its neurons nor too wide for the panel.
             has_room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT - 0.7
             longest = max(self._name_font.getlength(names[neuron]) for neuron in row)
             is_named = has_room and longest < _WIDEST_NAME * width
@@ -163,6 +166,7 @@ class NetworkPanel:
         shares = np.zeros_like(signals)
         if self._strongest_signal > 0:
             shares = np.minimum(np.abs(signals) / self._strongest_signal, 1)
+        # The strongest connections are painted last, and thus on top.
         for n in np.argsort(shares).tolist():
             share = float(shares[n])
             if share > _FAINTEST:
@@ -170,6 +174,7 @@ class NetworkPanel:
                 width = round(_SCALE * (0.7 + self._width * share))
                 draw.line(self._lines[n], _mixed(_RESTING, light, share**0.6), width)
         self._draw_neurons(draw, activity)
+        # Texts are written on the reduced picture, in their final size.
         picture = page.reduce(_SCALE)
         draw = library("PIL.ImageDraw").Draw(picture)
         for text in self._texts:
@@ -180,6 +185,7 @@ class NetworkPanel:
         """Return the signal on each drawn connection, [n]."""
         shown = self._shown
         ends = zip(shown.source.tolist(), shown.tail.tolist(), strict=True)
+        # The signal on a connection is the output of its first neuron times its weight. NaN and infinity count as 0.
         passed = np.array([activity.nodes[layer][neuron] for layer, neuron in ends], np.float32)
         return np.nan_to_num(passed * activity.weights[shown.activity_index], posinf=0, neginf=0)
 
@@ -231,6 +237,7 @@ class Painter:
     def __init__(self, frame: UInt8, max_width: int | None, with_network: bool = False) -> None:
         height, width = frame.shape[:2]
         panel = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if with_network else 0.0
+        # A narrow frame is enlarged by a whole number, unless the film would be wider than `max_width`.
         scale = float(max(1, math.ceil(_NARROWEST / width)))
         if max_width is not None and width * (1 + panel) * scale > max_width:
             scale = max_width / (width * (1 + panel))
@@ -251,6 +258,7 @@ class Painter:
         image = library("PIL.Image")
         seen = image.fromarray(frame)
         if seen.size != self._frame_size:
+            # NEAREST repeats the pixels of the frame, and LANCZOS averages them.
             larger = self._frame_size[0] > seen.size[0]
             seen = seen.resize(self._frame_size, image.Resampling.NEAREST if larger else image.Resampling.LANCZOS)
         page = image.new("RGB", self.size, _PAPER)

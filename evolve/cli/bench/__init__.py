@@ -85,6 +85,7 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
     """Return the experiment that the options describe. `--set` overrides every other option."""
     # A bare process, to which each worker is compared, has one thread.
     table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0, "compute": {"threads": 1}}
+    # The measured generation is the last one of the experiment.
     table["generations"] = arguments["generation"] + 1
     keys = ("env.id", "env.engine", "population", "episodes", "network.hidden")
     given = {key: arguments[key] for key in keys if arguments[key] is not None}

@@ -109,6 +109,7 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
         if record is None:
             return
         seconds = time.perf_counter() - begin
+        # With workers, rank 0 only coordinates, and is left out.
         idle = 1 - record.busy_seconds[int(transport.size > 1) :] / seconds
         yield {"steps": record.steps, "returns": record.returns.ravel().tolist(), "seconds": seconds,
                "serial_seconds": seconds - coordinator.playing, "cpu_seconds": time.process_time() - cpu,
@@ -154,6 +155,7 @@ def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
             closing(iterate(experiment, coordinator, other)) as records,
         ):
             next(records)
+        # Each measurement continues a copy, so that all of them play the same generation.
         continued = shutil.copy(path, folder)
         with closing(reopen(Path(continued))) as log, closing(iterate(experiment, coordinator, log)) as records:
             found = next(timed(records, app, coordinator), None)
@@ -183,9 +185,11 @@ def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -
     experiment: The experiment of the run with the step limit of this generation, see `with_recorded_limit`.
     """
     config, generation = experiment.config, run.num_generations
+    # Make the candidates of the next generation, with the normalizer that they have in the training.
     strategy, state = restore(experiment, run)
     genomes, normalizer = strategy.ask(state, generation), normalizer_of(experiment, run, generation)
     slots = config.compute.slots or 1
+    # Play them in an engine that records each episode.
     recorder = Recorder(environments.make(config.env, slots), slots, observations=False)
     normalize = config.normalize_observations
     rollout = Rollout(recorder.engine, experiment.network, slots, backend("auto"), normalize=normalize)
@@ -213,12 +217,14 @@ def _begin_bare(ready: Barrier) -> None:
 
 def _record_share(experiment: Experiment, run: Path, candidates: range) -> tuple[EnvOptions, list[Recording]]:
     begun = read(run)
+    # Without the step limit of this generation, the episodes could be longer than in the training.
     limited = with_recorded_limit(experiment, begun.records, begun.num_generations)
     with stdout_for_json(True):
         return limited.config.env, record_episodes(limited, begun, candidates)
 
 
 def _replay_share(share: tuple[EnvOptions, list[Recording]]) -> tuple[int, float]:
+    # All processes begin together. As each process waits here for the others, each of them takes exactly one share.
     _READY[0].wait()
     with stdout_for_json(True):
         return environments.replay(*share)
@@ -241,6 +247,7 @@ class BareProcesses:
         try:
             others = set(futures)
             while others:
+                # The waits are short, because the flag of a stop is only checked between them.
                 done, others = wait(futures, 0.5, FIRST_EXCEPTION)
                 for future in done:
                     future.result()
@@ -255,6 +262,7 @@ class BareProcesses:
 
     def close(self) -> None:
         """End the processes."""
+        # The processes may be in an episode, or at the barrier, and `shutdown` would wait for them.
         for process in multiprocessing.active_children():
             process.terminate()
         self._pool.shutdown()
@@ -273,6 +281,7 @@ def compare(
             stop.check()
             bare_rate = bare.rate()
             figures = figures_of_job(words, ranks)
+            # Only `schedule` needs the returns.
             del figures["returns"]
             rows.append(figures | {"bare_rate": bare_rate, "ratio": figures["rate"] / bare_rate})
     return rows
@@ -300,12 +309,14 @@ def list_schedule(durations: list[float], workers: int) -> float:
     """Return the time at which the last of several tasks ends, if the first free worker always gets the next task."""
     free = [0.0] * workers
     for duration in durations:
+        # `free[0]` is the earliest time at which a worker is free.
         heapq.heapreplace(free, free[0] + duration)
     return max(free)
 
 
 def _seconds(words: Sequence[str]) -> tuple[float, float, str]:
     """Run Python with command-line arguments. Return its duration, the time of its start, and its stderr."""
+    # `_RUN` prints a time of the clock `time.time`, so the start is needed by this clock, too.
     begin, before = time.perf_counter(), time.time()
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     if done.returncode:

@@ -51,6 +51,7 @@ def exact_task(options: EnvOptions) -> AnyTask:
             # Gymnasium plays the same episodes of a task with a world, and can randomize any argument.
             instead = ("Or use ", gymnasium, ".") if kind.has_world else ()
             raise InputError(f"env.randomize.{name}", expected + known, name, *instead)
+        # Each setting allows a range, so all values between two valid bounds are valid.
         for value in extremes(distribution):
             parse(kind.settings, options.kwargs | {name: value}, "env.randomize")
     return kind(settings, options.action_scale, options.max_episode_steps, options.randomize)

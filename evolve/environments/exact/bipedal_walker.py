@@ -88,6 +88,7 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
     for i in range(VERTICES):
         x = i * STEP
         if state == grass and not begins:
+            # A random slope that leads back to the height START.
             below = START - y
             velocity = 0.8 * velocity + 0.01 * ((below > 0) - (below < 0))
             if i > START_PAD:
@@ -119,6 +120,7 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
         counter -= 1
         if counter == 0:
             counter = generator.integer(GRASS // 2, GRASS)
+            # Obstacles and grass alternate.
             state = generator.integer(1, 4) if state == grass and hardcore else grass
             begins = True
     return terrain
@@ -163,6 +165,7 @@ def _model(hardcore: bool, action_share: float) -> Any:
     # Gravity and friction are set by `begin`, because they may differ between episodes.
     model = np.zeros((), frames.MODEL)
     model["num_bodies"], model["num_joints"], model["num_edges"] = 5, 4, VERTICES - 1
+    # Box2D's island solver begins at the body that was created last, and follows the joints.
     model["body_order"], model["joint_order"] = (4, 3, 0, 1, 2), (3, 2, 0, 1)
     model["spacing"] = STEP
     model["flag"], model["option"][0] = hardcore, action_share
@@ -251,8 +254,10 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         states["gravity"] = _parameter(states, "gravity").astype(np.float32)
         ground_friction = _parameter(states, "friction").astype(np.float32)
         body_frictions = np.array([HULL_FRICTION, *[LEG_FRICTION] * 4], np.float32)
+        # Both coefficients of a body are equal, because the walker's ground has no base (`frames.BODY`).
         states["body"]["friction"] = np.sqrt(ground_friction[:, None] * body_frictions)[..., None]
         states["body"]["force"][:, 0, 0] = pushes
+        # Gymnasium's first step has actions of 0, so the motors have no torque.
         states["joint"]["speed"] = states["joint"]["torque"] = 0
         step_worlds(states, self.model)
         states["shaping"] = _shaping(states)
@@ -270,6 +275,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         v = hull["v"].astype(np.float64)
         seen = [hull["a"], 2.0 * w[:, 0] / 50, 0.3 * v[:, 0] * (600 / SCALE) / 50, 0.3 * v[:, 1] * (400 / SCALE) / 50]
         for thigh, shin, hip, knee in ((1, 2, 0, 1), (3, 4, 2, 3)):
+            # Box2D computes angles and speeds of joints in float32. Gymnasium's formulas go on in float64.
             bend = bodies["a"][:, shin] - bodies["a"][:, thigh] - reference[knee]
             seen += [
                 bodies["a"][:, thigh] - hull["a"] - reference[hip],
@@ -283,6 +289,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     def _lidar(self, states: Any) -> Float32:
         """Return the distances at which the rays meet the ground, as shares of their length: [10, k]."""
         p = vectors(states["body"]["p"][:, 0])
+        # Box2D gets both ends of a ray in float32, so round the end first, and then subtract.
         ends = p[:, None].astype(np.float64) + (self.rays * (1, -1)).T[..., None]
         rays = ends.astype(np.float32) - p[:, None]
         shares = ray_to_edges(states, self.model, p, rays)
@@ -297,6 +304,8 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         states["joint"]["torque"] = np.float32(MOTORS_TORQUE) * np.abs(actions)
         step_worlds(states, self.model)
         shaping, x = _shaping(states), states["body"]["p"][:, 0, 0].astype(np.float64)
+        # In Gymnasium the actions are float32. So the reward is rounded to float32 before the first cost is subtracted,
+        # and again after each cost.
         rewards = (shaping - states["shaping"]).astype(np.float32)
         for action in actions.T:
             rewards -= np.float32(0.00035 * MOTORS_TORQUE) * np.abs(action)

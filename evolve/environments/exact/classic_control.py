@@ -40,6 +40,7 @@ class Acrobot(ExactTask[NoOptions]):
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Apply a torque of -1, 0 or 1 to the joint between the links, in one Runge-Kutta step of fourth order."""
         torque = (largest(outputs) - 1).astype(np.float64)
+        # θ1, θ2, ω1, ω2, without the sines and cosines, which `_state` computes again.
         start = states[[0, 3, 6, 7]]
         stages = [_derivatives(states, torque)]
         for seconds in (0.1, 0.1, 0.2):
@@ -51,6 +52,7 @@ class Acrobot(ExactTask[NoOptions]):
         w1, w2 = clipped(w1, -4 * math.pi, 4 * math.pi), clipped(w2, -9 * math.pi, 9 * math.pi)
         moved = _state(np.stack([angle1, angle2, w1, w2]))
         _, sine1, cosine1, _, sine2, cosine2, _, _ = moved
+        # The second term is cos(θ1 + θ2).
         height_of_tip = -cosine1 - (cosine1 * cosine2 - sine1 * sine2)  # above the fixed joint
         over = height_of_tip > 1.0
         return Moved(moved, np.where(over, 0.0, -1.0), over)
@@ -65,6 +67,8 @@ def _state(motion: Float64) -> Float64:
 def _derivatives(states: Float64, torque: Float64) -> Float64:
     """Return the time derivatives [4, k] of angles and speeds. Sutton and Barto use the names d1, d2, phi1 and phi2."""
     _, sine1, cosine1, _, sine2, cosine2, w1, w2 = states
+    # Masses, lengths and moments of inertia of the links are 1, and their centers are at 0.5. With g = 9.8 these
+    # numbers give the constants. sin θ stands for Gymnasium's cos(θ - π/2).
     d1, d2 = 2.25 + (1.25 + cosine2), 1.25 + 0.5 * cosine2
     phi2 = 4.9 * (sine1 * cosine2 + cosine1 * sine2)
     phi1 = ((14.7 * sine1 - 0.5 * (w2 * w2) * sine2) - w2 * w1 * sine2) + phi2
@@ -122,6 +126,7 @@ class CartPole(ExactTask[CartPoleOptions]):
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Push the cart to the left or to the right."""
         x, v, angle, w, gravity, moment, total_mass, masspole, length, push = states
+        # The same choice as `largest`, also for equal outputs and NaN.
         force = np.where(outputs[:, 1] > outputs[:, 0], push, -push)
         sine, cosine = sincos(angle)
         force_per_mass = (force + moment * (w * w) * sine) / total_mass
@@ -264,7 +269,9 @@ class Pendulum(ExactTask[PendulumOptions]):
         # Subtract the nearest whole number of turns from the angle. Adding `ROUND` and subtracting it again rounds.
         turns = angle * (1.0 / (2.0 * math.pi)) + ROUND
         from_upright = angle - (turns - ROUND) * (2.0 * math.pi)
+        # As in Gymnasium, the reward is for the angle and speed before the step.
         reward = -(from_upright * from_upright + 0.1 * (speed * speed) + 0.001 * (torque * torque))
+        # Semi-implicit Euler: the angle changes by the new speed.
         speed = clipped(speed + (by_gravity * sine + by_torque * torque) * 0.05, -8.0, 8.0)
         angle = angle + speed * 0.05
         moved = np.concatenate([[angle, *sincos(angle), speed], states[4:]])

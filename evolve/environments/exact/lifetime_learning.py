@@ -79,6 +79,7 @@ class Bandit(ExactTask[BanditOptions]):
         *probabilities, pulled, paid = states
         arm = largest(outputs)
         pulling = pulled < 0
+        # Computed for all episodes, but only used in pulling steps.
         payment = np.where(draws.in_step() < states[arm, np.arange(len(arm))], 1.0, 0.0)
         after = [*probabilities, np.where(pulling, arm, -1.0), np.where(pulling, payment, paid)]
         return Moved(np.stack(after), np.where(pulling, payment, 0.0), draws.steps + 1 >= self.limit)
@@ -160,6 +161,7 @@ class Cues(_OneOutputTask[CuesOptions]):
         answered[2 * C + 1 :] = answer, success
         asked = states[2 * C + 1] == 0
         over = draws.steps + 1 >= self.limit
+        # After the last presentation there is no cue left to show.
         after = np.where(over, states, self._show(states, draws.in_step()))
         reward = np.where(asked & (success > 0), 1.0 / (C * self.options.presentations), 0.0)
         return Moved(np.where(asked, answered, after), reward, over)
@@ -248,6 +250,7 @@ class Reversal(_OneOutputTask[TrialOptions]):
         payment = np.where(chosen == better, 1.0, 0.2)
         reward = np.where(choosing, payment / self.options.trials, 0.0)
         switched = better
+        # In a showing step, (steps + 1) // 2 is the number of the next trial. A choosing step ignores `switched`.
         for trial in states[2:]:
             switched = np.where(trial == (draws.steps + 1) // 2, -switched, switched)
         after = [np.where(choosing, better, switched), np.where(choosing, chosen, 0.0)]
@@ -313,6 +316,7 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         """Return [4, k]: flags for a junction, an end and home, and the reward of the last step."""
         position = states[1]
         at_end = position == self._end
+        # If corridors have length 0, an end would also count as a junction.
         return np.stack([self._at_junction(position) & ~at_end, at_end, position == 0, states[4]])
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
@@ -323,9 +327,11 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         turning = (output < -_TURN_THRESHOLD) | right
         junction = self._at_junction(position)
         at_end = position == self._end
+        # The network has to turn at a junction, and only there.
         crash = ~at_end & (position > 0) & (junction != turning)
         home = at_end | crash
         turns = np.where(junction, 2.0 * turns + right, turns)
+        # `turns` has the last turn already, so it is the number of the end that this step reaches.
         end_reward = np.where(position + 1 == self._end, np.where(turns == best_end, 1.0, 0.2), 0.0)
         reward = np.where(crash, -0.4, np.where(at_end, 0.0, end_reward))
         next_trial = trial + 1.0

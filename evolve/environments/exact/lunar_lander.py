@@ -158,6 +158,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
             leg["p"], leg["a"] = (WIDTH / 2 - side * LEG_AWAY, HEIGHT), side * 0.05
             model["hull"][1 + number] = leg
             hinge = model["hinge"][number]
+            # Body a is the lander, number 0, and the anchor is its origin: both stay 0.
             hinge["b"], hinge["anchor_b"] = 1 + number, (side * LEG_AWAY, LEG_DOWN)
             hinge["lower"], hinge["upper"] = (0.9 - 0.5, 0.9) if side < 0 else (-0.9, -0.9 + 0.5)
             hinge["speed"], hinge["torque"] = 0.3 * side, LEG_SPRING_TORQUE
@@ -174,7 +175,9 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         reset_bodies(states, self.model)
         states["gravity"] = states["parameter"][:, 0]
         for state, seed in zip(states, draws.seeds.tolist(), strict=True):
+            # After `reset_bodies`, which clears forces: this draws the force of the first push.
             self._draw_episode(state, seed)
+        # No engine fires in the first step, but the wind may blow, and the dispersion is drawn.
         self._apply_forces(states, _Engines(*np.zeros((3, len(states)))))
         step_worlds(states, self.model)
         states["shaping"] = _shaping(self.observe(states))
@@ -219,6 +222,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         reward = shaping - states["shaping"] - engines.main * 0.30 - engines.side * 0.03
         states["shaping"] = shaping
         lost = (states["crashed"] != 0) | (np.abs(observations[0]) >= 1.0)
+        # Rest comes before loss below, because Gymnasium tests for rest last.
         landed = states["body"]["awake"][:, 0] == 0
         return Moved(states, np.where(landed, 100.0, np.where(lost, -100.0, reward)), lost | landed)
 
@@ -241,6 +245,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         """
         lander = states["body"][:, 0]
         if self.options.enable_wind:
+            # The wind blows, and its pattern goes on, while no leg is on the ground.
             blows = (states["body"]["grounded"][:, 1:3] == 0).all(axis=1)
             _, wind, turbulence = states["parameter"][:, :3].T
             force = (_gust(states["wind"]) * wind).astype(np.float32)
@@ -249,14 +254,17 @@ class LunarLander(ExactTask[LunarLanderOptions]):
             lander["torque"] = np.where(blows, lander["torque"] + torque, lander["torque"])
             states["wind"] += blows
             states["turbulence"] += blows
+        # Gymnasium draws the dispersion in each step, also if no engine fires.
         forward, sideways = self._dispersion(states)
         sine, cosine = sincos(lander["a"].astype(np.float64))
         x, y = lander["p"].astype(np.float64).T
         main, side = engines.main, engines.side
+        # The main engine.
         below = 4 / SCALE + 2 * forward
         ox, oy = sine * below + -cosine * sideways, -cosine * below - sine * sideways
         impulse = -ox * MAIN_ENGINE_POWER * main, -oy * MAIN_ENGINE_POWER * main
         self._push(lander, main > 0, impulse, (x + ox, y + oy))
+        # A side engine.
         away = 3 * sideways + engines.direction * 12 / SCALE
         ox, oy = sine * forward + -cosine * away, -cosine * forward - sine * away
         impulse = -ox * SIDE_ENGINE_POWER * side, -oy * SIDE_ENGINE_POWER * side
@@ -275,6 +283,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     def _push(self, lander: Any, fires: Any, impulse: tuple[Float64, Float64], point: tuple[Float64, Float64]) -> None:
         """Apply impulses (x, y) at points (x, y) to the landers [k] whose engine fires."""
         hull = self.model["hull"][0]
+        # b2Body::ApplyLinearImpulse, to which Gymnasium's float64 numbers go as float32.
         push, at = np.array(impulse, np.float32), np.array(point, np.float32)
         v = vectors(lander["v"]) + hull["inverse_mass"] * push
         w = lander["w"] + hull["inverse_inertia"] * cross(at - vectors(lander["c"]), push)

@@ -160,6 +160,7 @@ class ExactTask(Generic[OptionsT]):
         if self.randomize:
             drawn = {name: np.array(values, np.float64) for name, values in draw(self.randomize, seeds).items()}
             options = SimpleNamespace(**self.options.model_dump() | drawn)
+        # A parameter is one number if it depends on no drawn setting, otherwise an array [k].
         rows = self.parameters(options)
         return np.array([np.broadcast_to(row, seeds.shape) for row in rows], np.float64).reshape(len(rows), len(seeds))
 
@@ -255,6 +256,8 @@ class Pcg64:
     def word(self) -> int:
         """Return the next 64 bits."""
         self.state = (self.state * _MULTIPLIER + self.increment) & _STATE
+        # XSL-RR, the output function: xor the halves of the state, then rotate the result by the state's six highest
+        # bits.
         mixed = (self.state >> 64 ^ self.state) & _WORD
         turn = self.state >> 122
         return (mixed >> turn | mixed << (64 - turn)) & _WORD
@@ -272,6 +275,7 @@ class Pcg64:
         count = high - low
         if count == 1:
             return low
+        # Draw again if the lower half of a product is below the threshold; otherwise some numbers would be likelier.
         threshold = (2**32 - count) % count
         product = self._half_word() * count
         while product & _HALF < threshold:

@@ -14,7 +14,9 @@ from evolve.shapes import Bool, Float32, Int64
 _Vector3 = tuple[Number, Number, Number]
 
 _F = np.float32
+# _CONDITION limits the condition number of the matrix of two points (k_maxConditionNumber).
 _ZERO, _HALF, _ONE, _CONDITION = _F(0.0), _F(0.5), _F(1.0), _F(1000.0)
+# Box2D also has a velocity bias for bounces. No body of the tasks has restitution, so the bias would be 0.
 CONSTRAINT = np.dtype([
     ("two", np.bool_),                   # two points are solved at once
     ("friction", _F), ("normal", _F, 2),
@@ -63,6 +65,7 @@ class Joint:
         self._masses = [  # arrays [k]: NumPy multiplies by them faster than by scalars
             np.full(len(joints), hulls[name][body]) for name in ("inverse_mass", "inverse_inertia") for body in (a, b)
         ]
+        # [2, 2, 1]: x and y, of bodies a and b, for all worlds.
         self._anchors = np.array((hinge["anchor_a"], hinge["anchor_b"])).T[..., None]
 
     def start(self, bodies: Motion) -> None:
@@ -70,6 +73,7 @@ class Joint:
         a, b = self._both
         ma, mb, ia, ib = self._masses
         self._arms = turned(frames.rotation_of(bodies.a[self._both]), self._anchors)
+        # At the end of an arm, a body that turns with w has the velocity w · left_of(arm).
         self._lefts = left_of(self._arms)
         (rax, rbx), (ray, rby) = self._arms
         # The symmetric 3 × 3 matrix K maps impulses at the point (x, y) and at the limit to the change of the relative
@@ -82,10 +86,13 @@ class Joint:
         self._inverse_det3 = _inverse(_dot(self._columns[0], self._cofactors))
         self._inverse_det2 = _inverse(k11 * k22 - k12 * k12)
         self._swapped_diagonal, self._k12, self._k13_k23 = np.array((k22, k11)), k12, np.array((k13, k23))
+        # Box2D has a third case, equal limits, but no hinge of the tasks has equal limits.
         angle = bodies.a[b] - bodies.a[a] - self._reference
         limit = np.where(angle <= self._lower, -1, np.where(angle >= self._upper, 1, 0))
+        # The impulse of the previous step only helps if the joint is still at the same limit.
         self.limit_impulse = np.where((limit == self.limit) & (limit != 0), self.limit_impulse, _ZERO)
         self.limit, self._limited = limit, bool((limit != 0).any())
+        # Warm start: body b gets the impulses, and body a the opposite impulses.
         turn_a, turn_b = cross(self._arms, self.impulse[:, None]) + self.motor_impulse + self.limit_impulse
         bodies.v[:, a] -= ma * self.impulse
         bodies.v[:, b] += mb * self.impulse
@@ -97,6 +104,7 @@ class Joint:
         a, b = self._both
         ma, mb, ia, ib = self._masses
         va, vb, wa, wb = bodies.v[:, a], bodies.v[:, b], bodies.w[a], bodies.w[b]
+        # The motor's strength limits its accumulated impulse, not the change in one iteration.
         old = self.motor_impulse
         most = self._max_motor_impulse
         self.motor_impulse = within(old - self._motor_mass * (wb - wa - self._speed), -most, most)
@@ -113,7 +121,8 @@ class Joint:
         """Return the impulses at the point [2, k] and at the limit [k] against a relative motion d [2, k], turn [k]."""
         if not self._limited:
             return self._point(-d), _ZERO
-        # At a limit, solve for both at once.
+        # At a limit, solve for both at once. In a world whose joint is at no limit, `holds` is false and `before` is 0,
+        # so the point is solved alone.
         before, motion = self.limit_impulse, (d[0], d[1], turn)
         ex, ey, ez = self._columns
         x, y, z = (
@@ -141,6 +150,8 @@ class Joint:
         ma, mb, ia, ib = self._masses
         aa, ab = bodies.a[a], bodies.a[b]
         angle = ab - aa - self._reference
+        # First correct the angle, except for a small error. `limit` is the state at the beginning of the step, as in
+        # Box2D.
         under, over = angle - self._lower, angle - self._upper
         low = within(under + frames.ANGULAR_SLOP, -frames.MAX_ANGULAR_CORRECTION, _ZERO)
         high = within(over - frames.ANGULAR_SLOP, _ZERO, frames.MAX_ANGULAR_CORRECTION)
@@ -148,6 +159,7 @@ class Joint:
         impulse = -self._motor_mass * np.where(limited, np.where(lower, low, high), _ZERO)
         angular_error = np.where(limited, np.where(lower, -under, over), _ZERO)
         aa, ab = aa - ia * impulse, ab + ib * impulse
+        # Then bring the points of both bodies together, with the corrected angles.
         arms = turned(frames.rotation_of(np.array((aa, ab))), self._anchors)
         (rax, rbx), (ray, rby) = arms
         offset = ((bodies.c[:, b] + arms[:, 1]) - bodies.c[:, a]) - arms[:, 0]
@@ -192,11 +204,13 @@ def velocity_constraints(contacts: Any, hulls: Any, c: Float32, a: Float32, fric
     frame = frames.frame_around(c, a, vectors(hulls["center"]))
     face, origin = positions.face(frame)
     constraints = np.zeros(len(contacts), CONSTRAINT)
+    # The normal points from the ground to the body, whichever has the reference face.
     normal = np.where(positions.by_body, -face, face)
     tangent = right_of(normal)
     turns = []
     for i, there in enumerate((positions.count > 0, positions.count > 1)):
         at = positions.point(i, frame)
+        # The contact lies halfway between the skins of the two polygons (b2WorldManifold).
         on_plane, on_point = at + (frames.SKIN - dot(at - origin, face)) * face, at - frames.SKIN * face
         arm = _HALF * (on_plane + on_point) - c
         turn, side = cross(arm, normal), cross(arm, tangent)
@@ -290,7 +304,9 @@ class VelocityRow:
         """Return the motion vx, vy, w of the bodies after one iteration."""
         vx, vy, w = motion
         nx, ny, tx, ty = self.nx, self.ny, self.ny, -self.nx
-        for i in range(1 + self.any_two):  # friction, limited by the normal impulses of the previous iteration
+        # Friction first, limited by the normal impulses of the previous iteration. If a contact has only one point, its
+        # second point has zeros as masses, so its impulses stay 0.
+        for i in range(1 + self.any_two):
             rx, ry = self.arms[i]
             side, most = self.tangent_impulse[i], self.friction * self.normal_impulse[i]
             along = (vx - w * ry) * tx + (vy + w * rx) * ty
@@ -298,6 +314,7 @@ class VelocityRow:
             px, py = (now - side) * tx, (now - side) * ty
             self.tangent_impulse[i] = now
             vx, vy, w = vx + mass * px, vy + mass * py, w + inertia * (rx * py - ry * px)
+        # Then the normal impulses: of the first point alone (n1), or of two points at once.
         (rx, ry), (sx, sy) = self.arms
         a1, a2 = self.normal_impulse
         v1 = (vx - w * ry) * nx + (vy + w * rx) * ny
@@ -323,11 +340,13 @@ class VelocityRow:
         a1, a2 = self.normal_impulse
         k11, k12, k22 = self.k
         i11, i12, i22 = self.inverse
+        # b: the normal velocities without the present impulses. x, y and z: the impulses of the first three cases.
         b1, b2 = v1 - (k11 * a1 + k12 * a2), v2 - (k12 * a1 + k22 * a2)
         x1, x2 = -(i11 * b1 + i12 * b2), -(i12 * b1 + i22 * b2)
         y1, z2 = -self.normal_mass[0] * b1, -self.normal_mass[1] * b2
         both, neither = (x1 >= 0) & (x2 >= 0), (b1 >= 0) & (b2 >= 0)
         first, second = (y1 >= 0) & (k12 * y1 + b2 >= 0), (z2 >= 0) & (k12 * z2 + b1 >= 0)
+        # A later choice replaces an earlier one, so the cases come in reverse order.
         n1, n2 = choose(neither, _ZERO, a1), choose(neither, _ZERO, a2)
         n1, n2 = choose(second, _ZERO, n1), choose(second, z2, n2)
         n1, n2 = choose(first, y1, n1), choose(first, _ZERO, n2)
@@ -360,6 +379,7 @@ def push_out(
     frame = frames.frame_around(c, a, center)
     face, origin = row.face(frame)
     at = row.point(point, frame)
+    # Two subtractions, as in Box2D: one subtraction of 2 · SKIN may round differently.
     separation = dot(at - origin, face) - frames.SKIN - frames.SKIN
     normal, arm = choose(row.by_body, -face, face), at - c
     error = within(share * (separation + frames.SLOP), -frames.MAX_CORRECTION, _ZERO)
@@ -380,6 +400,7 @@ class TouchingContacts:
         friction = frictions(states, model, worlds, contacts)
         found = velocity_constraints(contacts, hulls, vectors(records["c"]), records["a"], friction, warm=True)
         shape = max(rows, default=-1) + 1, int(model["num_bodies"]), len(states)
+        # A body without contact number r has zeros in row r: no mass or impulse that changes a velocity, and no points.
         constraints, positions = np.zeros(shape, CONSTRAINT), np.zeros(shape, frames.CONTACT)
         constraints[rows, bodies, worlds], positions[rows, bodies, worlds] = found, contacts
         self._at, self._two = (rows, bodies, worlds, places), found["two"]
@@ -392,6 +413,7 @@ class TouchingContacts:
             solved = np.array([getattr(row, name) for row in self.velocity_rows])
             for point, there in ((0, np.ones_like(self._two)), (1, self._two)):  # all contacts have a first point
                 rows, bodies, worlds, places = (index[there] for index in self._at)
+                # Without any contact, `solved` lacks the axes that are indexed here.
                 if len(rows):
                     self._states["contact"]["points"][name][worlds, places, point] = solved[rows, point, bodies, worlds]
 

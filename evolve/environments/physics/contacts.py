@@ -65,6 +65,7 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     # knows its neighbours. No edge does here, so all faces are usable.
     of_edge = dot(normal[:, None], corner - v1[:, None]).min(axis=0)
     of_faces = np.minimum(dot(inward, corner - v1[:, None]), dot(inward, corner - v2[:, None]))
+    # Box2D returns early if a separation is larger than RADIUS. Here `near` removes the points at the end.
     near = (of_edge <= RADIUS) & (of_faces <= RADIUS).all(axis=0)
     usable = dot(inward + normal[:, None], normal[:, None]) >= -frames.ANGULAR_SLOP
     of_faces = np.where(usable, of_faces, -frames.LARGEST)
@@ -95,7 +96,9 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
 def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     """Return the manifolds of N pairs of a block, in `ground`, and a body with its frame (b2CollidePolygons)."""
     zero = np.zeros_like(frame.q.s)
+    # The corners of blocks are world coordinates, so the frame of a block is the identity.
     still = Frame(np.zeros_like(frame.p), Rotation(zero, zero + 1))
+    # `_choose` selects between blocks and bodies, so both need the same number of corners.
     blocks = _padded(ground)
     face_a, of_blocks = _best_faces(blocks, still, bodies, frame)
     face_b, of_bodies = _best_faces(bodies, frame, blocks, still)
@@ -118,6 +121,7 @@ def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     tangent = turned(f1.q, along)
     normal = right_of(tangent)
     r1, r2 = placed(f1, v1), placed(f1, v2)
+    # Unlike the sides in `touch_edges`, these sides lie RADIUS farther out, as in b2CollidePolygons.
     ends, beyond_first = _clip(ends, -tangent, -dot(tangent, r1) + RADIUS, face)
     ends, before_second = _clip(ends, tangent, dot(tangent, r2) + RADIUS, after)
     near = (of_blocks <= RADIUS) & (of_bodies <= RADIUS)
@@ -147,6 +151,7 @@ def _best_faces(one: Polygons, f1: Frame, two: Polygons, f2: Frame) -> tuple[Int
     backwards = (back > here) & (back > forth)
     climbing = backwards | (forth > here)
     best = here
+    # The separation grows with each move, so no face is visited twice, and these rounds are enough.
     for _ in range(frames.MAX_CORNERS + 1):
         following = np.where(backwards, _before(face, one.size), _after(face, one.size))
         found = _at(separation, following)
@@ -164,6 +169,7 @@ def _clip(ends: list[_End], normal: Float32, offset: frames.Number, corner: Int6
     whole = (d0 <= 0) & (d1 <= 0)
     crossing = d0 * d1 < 0
     cut = ends[0].v + (d0 / (d0 - d1)) * (ends[1].v - ends[0].v)
+    # As in Box2D, the second feature is the first end's, whichever end was cut off.
     new = _End(cut, corner, ends[0].index_b, 0 * corner, 0 * corner + 1)
     first = _End(*(np.where(d0 <= 0, a, b) for a, b in zip(*ends, strict=True)))
     second = _End(*(np.where(whole, a, b) for a, b in zip(ends[1], new, strict=True)))
@@ -229,6 +235,7 @@ def update_contacts(states: Any, model: Any) -> None:
     ground = polygons.ground_polygons(states, model, worlds, contacts["piece"])
     overlapping = polygons.overlap(around, polygons.widened(polygons.boxes(ground.corner)))
     found = contacts.copy()
+    # A contact whose boxes no longer overlap stops touching.
     found["touching"] = 0
     found[overlapping] = compute_manifolds(states, model, worlds[overlapping], contacts[overlapping])
     states["contact"][worlds, places] = found
@@ -253,6 +260,7 @@ def compute_manifolds(states: Any, model: Any, worlds: Int64, contacts: Any) -> 
     hulls = polygons.hull_polygons(model["hull"][contacts["body"]])
     ground = polygons.ground_polygons(states, model, worlds, contacts["piece"])
     found = contacts.copy()
+    # An impact without points disables a contact until this update (`world._Impacts`).
     found["enabled"] = 1
     for touch, these in ((touch_edges, ground.size == 2), (touch_blocks, ground.size == 4)):
         if not these.any():
@@ -298,7 +306,9 @@ def seek_contacts(states: Any, model: Any) -> None:
     found = polygons.overlap(Boxes(low, high), Boxes(ground.low[..., None], ground.high[..., None]))
     found &= (bodies["moved"] != 0)[:, None]
     blocks = states["num_blocks"][moving]
+    # Columns beyond the number of a world's blocks are no ground.
     found[:, : frames.MAX_BLOCKS] &= (np.arange(frames.MAX_BLOCKS) < blocks[:, None])[..., None]
+    # `argwhere` sorts by piece, then by body, as Box2D sorts new pairs. The solver's order of contacts follows from it.
     for row, column, body in np.argwhere(found):
         world = moving[row]
         count = states["num_contacts"][world]
@@ -335,6 +345,7 @@ def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
     hulls = model["hull"][: model["num_bodies"]][which]
     bodies = states["body"][:, : model["num_bodies"]][:, which]
     corner = polygons.hull_polygons(hulls).corner[:, :, None]
+    # The box has to contain the body at both ends of its motion, which begins at c0 and a0.
     old = frames.frame_around(vectors(bodies["c0"]), bodies["a0"], vectors(hulls["center"])[:, None])
     now = Frame(vectors(bodies["p"]), Rotation(bodies["sine"], bodies["cosine"]))
     before, after = (polygons.boxes(placed(frame.per_corner(), corner)) for frame in (old, now))

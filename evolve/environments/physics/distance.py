@@ -77,6 +77,7 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
             simplex = []
     simplex = simplex or [difference((0, 0))]
     for _ in range(20):
+        # Also the corners that `_nearest` drops: the search would cycle if it took such a corner again.
         known = [corner.numbers for corner in simplex]
         weighted = _nearest(simplex)
         simplex = [corner for corner, _ in weighted]
@@ -95,6 +96,7 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
     if len(weighted) == 1:
         ((only, _),) = weighted
         return length(only.a - only.b), last
+    # The nearest points of both polygons are the same convex combination of their corners.
     (one, s1), (other, s2) = weighted
     return length((s1 * one.a + s2 * other.a) - (s1 * one.b + s2 * other.b)), last
 
@@ -149,8 +151,11 @@ def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference)
     d12_1, d12_2 = dot(w2, e12), -dot(w1, e12)
     d13_1, d13_2 = dot(w3, e13), -dot(w1, e13)
     d23_1, d23_2 = dot(w3, e23), -dot(w2, e23)
+    # t1, t2 and t3 are the coordinates in the triangle, not yet divided by their sum. The factor `area` makes all three
+    # positive inside, for both orientations.
     area = cross(e12, e13)
     t1, t2, t3 = area * cross(w2, w3), area * cross(w3, w1), area * cross(w1, w2)
+    # One return for each of the seven regions, in the order of Box2D's tests.
     if d12_2 <= 0 and d13_2 <= 0:
         return [(one, _ONE)]
     if d12_1 > 0 and d12_2 > 0 and t3 <= 0:
@@ -196,6 +201,7 @@ class _Separator:
 
     def __init__(self, ground: Float32, body: Float32, frame: Frame, simplex: Simplex) -> None:
         self._ground, self._body = ground, body
+        # At most two corners: with three, the polygons overlap, and `time_of_impact` needs no axis.
         one, *rest = simplex.corners
         a, b = ground[:, one[0]], body[:, one[1]]
         self._of_body = bool(rest) and one[0] == rest[0][0]
@@ -206,6 +212,7 @@ class _Separator:
         begin, end = (b, body[:, rest[0][1]]) if self._of_body else (a, ground[:, rest[0][0]])
         self._axis = frames.unit(right_of(end - begin))
         self._middle = _HALF * (begin + end)  # a point on the face, in the frame of its polygon
+        # The axis has to point from the polygon with the face to the other polygon.
         if self.separation(frame, one) < 0:
             self._axis = -self._axis
 
@@ -282,6 +289,7 @@ def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> tuple[np.fl
         if s1 <= frames.TARGET + frames.TOLERANCE:
             return t1, True
         t2 = _root(separator, sweep, corners, (t1, s1), (t2, s2))
+    # After 16 rounds, Box2D looks for another axis at the same time.
     return t1, False
 
 
@@ -306,6 +314,7 @@ def _root(
             t1, s1 = t, s
         else:
             t2, s2 = t, s
+    # If the search does not converge, t2 stays as it was, as in Box2D.
     return high[0]
 
 
@@ -336,6 +345,8 @@ def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) ->
     edge = ground.size == 2
     for i in range(4):
         v1, v2 = ground.corner[:, i], ground.corner[:, (i + 1) % 4]
+        # Outside is the left side of an edge, which goes from left to right, and the right side of a face of a block,
+        # which is counterclockwise.
         e = v2 - v1
         beyond = np.where(edge, _ONE, -_ONE) * cross(e[:, None], corner - v1[:, None])
         clear |= (beyond > deviation * length(e)).all(axis=0) & ((i == 0) | ~edge)

@@ -64,6 +64,7 @@ GENERATOR = np.dtype(
 )  # fmt: skip
 """NumPy's PCG64, see `exact.task.Pcg64`."""
 
+# Only kernels use `alpha0`. In Python, `world._Impacts` keeps this time.
 BODY = np.dtype([
     ("c", _F, 2), ("c0", _F, 2),         # center of mass: now, and at `alpha0`
     ("v", _F, 2), ("force", _F, 2),
@@ -91,6 +92,7 @@ POINT = np.dtype([("local", _F, 2), ("normal_impulse", _F), ("tangent_impulse", 
 CONTACT = np.dtype([
     ("piece", _I), ("body", _I), ("touching", _I), ("enabled", _I),
     # Continuous collision. impact: the time of impact, a share of the step; 1 if there is none. impacts: their number.
+    # Only kernels use these three fields; in Python, `world._Impacts` keeps them.
     ("impact_known", _I), ("impacts", _I), ("impact", _F),
     # The manifold. by_body: 1 if the reference face is the body's, 0 if it is the ground's. count: number of points.
     # normal, local: the normal of the reference face and a point on it, in its own frame.
@@ -100,6 +102,7 @@ CONTACT = np.dtype([
 # A rectangle on the ground: its corners, the normals of its sides, and its centre, in world coordinates.
 BLOCK = np.dtype([("corner", _F, (4, 2)), ("normal", _F, (4, 2)), ("centroid", _F, 2)])
 
+# `align` gives the layout of the structure in C. The records without it need no padding in C.
 WORLD = np.dtype(
     [
         ("generator", GENERATOR),
@@ -246,11 +249,13 @@ def length(a: Float32) -> Number:
 def unit(a: Float32) -> Float32:
     """Return a vector scaled to length 1; a vector shorter than SMALLEST is returned unchanged."""
     size = length(a)
+    # Multiply by the inverse, as in b2Vec2::Normalize: a division may round differently.
     return choose(size < SMALLEST, a, (np.float32(1.0) / size) * a)
 
 
 def turned(q: Rotation, v: Float32) -> Float32:
     """Return a vector rotated by q (b2Mul)."""
+    # A negation is exact, so c · x + s · (-y) has the bits of Box2D's c · x - s · y.
     return q.c * v + q.s * left_of(v)
 
 
@@ -288,7 +293,7 @@ def rotation_of(a: Number) -> Rotation:
     polynomials in float64 and rounds once.
     """
     x = np.float64(a)
-    # A larger angle gives a wrong result, but the same one everywhere.
+    # The bounds keep the number in 32 bits. A larger angle gives a wrong result, but the same one everywhere.
     bounded = np.minimum(np.maximum(x * _SCALED_QUARTERS_PER_RADIAN, -2e9), 2e9)
     n = (bounded.astype(np.int32) + 0x800000) >> 24  # quarter turns, rounded
     r = x - n * _QUARTER_TURN
@@ -298,5 +303,6 @@ def rotation_of(a: Number) -> Rotation:
     sine = (y + cube * _SINE[0]) + (cube * z) * (_SINE[1] + z * _SINE[2])
     cosine = ((1.0 + z * _COSINE[0]) + square * _COSINE[1]) + (square * z) * (_COSINE[2] + z * _COSINE[3])
     cosine = cosine * (1 - (n & 2))
+    # In quarters 0 to 3, (sine, cosine) of the angle are (s, c), (c, -s), (-s, -c) and (-c, s), for s and c of r.
     swapped = (n & 1) == 1
     return Rotation(np.float32(choose(swapped, cosine, sine)), np.float32(choose(swapped, sine, cosine)))

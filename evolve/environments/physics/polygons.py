@@ -27,6 +27,7 @@ def _area_and_centroid(corners: Float32) -> tuple[Any, Float32]:
     """Return the area and the centroid [2] of a polygon."""
     area, total = _F(0), np.zeros(2, _F)
     for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        # The triangle of the origin and one side. Its centroid is (0 + a + b) / 3.
         triangle = _HALF * cross(a, b)
         area += triangle
         total += (triangle * _THIRD) * (a + b)
@@ -56,6 +57,8 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     record["corner"][:n] = corners
     record["friction"] = friction
     record["normal"][:n], record["centroid"] = normals(corners), _area_and_centroid(corners)[1]
+    # b2PolygonShape::ComputeMass sums triangles around the mean of the corners, unlike the computation of the centroid.
+    # So `center` and `centroid` may differ in their last bits.
     middle = np.zeros(2, _F)
     for corner in corners:
         middle += corner
@@ -68,6 +71,8 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
         inertia += (_QUARTER * _THIRD * cross(a, b)) * (squares[0] + squares[1])
     mass = _F(density) * area
     center_of_shape = center + middle
+    # Parallel axis theorem: move the axis from the mean of the corners to the origin of the frame. Below, the axis
+    # moves to the center of mass.
     inertia = _F(density) * inertia + mass * (dot(center_of_shape, center_of_shape) - dot(center, center))
     inverse = _F(1.0) / mass
     # The center again, but rounded as in Box2D, which adds up the shapes of a body.
@@ -157,6 +162,8 @@ def ground_polygons(states: Any, model: Any, worlds: Int64, pieces: Int64) -> Po
     blocks = states["num_blocks"][worlds]
     edge = pieces - blocks
     is_edge = edge >= 0
+    # A block has a negative number of an edge. Vertex 0 stands in for it, and the block's own corners replace the
+    # vertex below.
     first = np.where(is_edge, first_vertices(model, edge), 0)
     ends = [np.array((model["x"][vertex], states["height"][worlds, vertex])) for vertex in (first, first + 1)]
     corner = np.stack([*ends, ends[0], ends[0]], axis=1)
@@ -216,6 +223,7 @@ def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
             share = numerator / denominator
             along = dot((p[:, None] + share * d[:, ray, None]) - v1, e) / dot(e, e)
             hit = (denominator != 0) & (share >= 0) & (share <= 1) & (along >= 0) & (along <= 1)
+        # Gymnasium's callback shortens a ray at each hit, so the nearest edge counts.
         nearest[ray] = np.where(hit, share, _ONE).min(axis=0)
     return nearest
 
@@ -250,9 +258,11 @@ def _ray_to_block(corner: Float32, normal: Float32, d: Float32, nearest: Float32
         with np.errstate(divide="ignore", invalid="ignore"):
             share = numerator / denominator
         misses |= (denominator == 0) & (numerator < 0)
+        # As in Box2D, compare products: a quotient may be rounded to the other side of the bound.
         into = (denominator < 0) & (numerator < lower * denominator)
         out = (denominator > 0) & (numerator < upper * denominator)
         lower, upper = np.where(into, share, lower), np.where(out, share, upper)
         enters |= into
         misses |= upper < lower
+    # A ray that begins inside a block enters through no face, so it does not meet the block (b2PolygonShape::RayCast).
     return np.where(enters & ~misses, lower, nearest)

@@ -60,9 +60,11 @@ def solve_island(states: Any, model: Any) -> Bool:
     """
     B = int(model["num_bodies"])
     bodies = states["body"][:, :B]
+    # [2, B, k] and [B, k]: worlds are the last axis, so that one operation serves a body in all worlds.
     motion = Motion(*(bodies[name].T.copy() for name in ("c", "v", "a", "w")))
     hulls = model["hull"][:B]
     contacts = TouchingContacts(states, model)
+    # In the order of Box2D's island: joints share bodies, so another order would give other bits.
     joints = {
         int(n): Joint(states["joint"][:, n], model["hinge"][n], hulls)
         for n in model["joint_order"][: model["num_joints"]]
@@ -70,10 +72,13 @@ def solve_island(states: Any, model: Any) -> Bool:
     mass, inertia = (
         np.repeat(hulls[name][:, None], len(states), axis=1) for name in ("inverse_mass", "inverse_inertia")
     )
+    # Warm start: begin with the impulses of the previous step, first of contacts, then of joints.
     for row in contacts.velocity_rows:
         _set_velocities(motion, row.start(mass, inertia, (*motion.v, motion.w)))
     for joint in joints.values():
         joint.start(motion)
+    # Velocities: joints before contacts in each iteration. `_solve_positions` has the opposite order. Both orders are
+    # Box2D's. As in Box2D, no iteration is left out.
     for _ in range(frames.VELOCITY_ITERATIONS):
         for joint in joints.values():
             joint.solve(motion)
@@ -86,6 +91,7 @@ def solve_island(states: Any, model: Any) -> Bool:
     )
     for name, field in zip(("c", "v", "a", "w"), motion, strict=True):
         bodies[name] = field.T
+    # `Joint.start` of the next step begins with these impulses and limits.
     for n, joint in joints.items():
         record = states["joint"][:, n]
         record["impulse"], record["limit"] = joint.impulse.T, joint.limit
@@ -107,11 +113,14 @@ def _solve_positions(
         for row in rows:
             for point in range(row.count.max()):
                 c, a, separation = push_out(row, point, motion.c, motion.a, mass, inertia, center, _STEP_SHARE)
+                # Box2D leaves its loop when a world is solved. Here the loop goes on for other worlds, so a solved
+                # world must stay as it is.
                 corrected = unsolved & (row.count > point)
                 motion.c[:], motion.a[:] = np.where(corrected, c, motion.c), np.where(corrected, a, motion.a)
                 deepest = np.where(corrected, lesser(deepest, separation), deepest)
         solved = deepest.min(axis=0) >= _STEP_SEPARATION
         for joint in joints:
+            # Correct every joint, also after a large error: `&` does not skip the call.
             solved &= joint.pull(motion, unsolved)
         unsolved &= ~solved
         if not unsolved.any():
@@ -165,9 +174,11 @@ class _Impacts:
     """
 
     def __init__(self, states: Any, model: Any, clear: set[int]) -> None:
+        # `states[0]` is a view of the record, so assignments to fields of `_world` change `states`.
         self._states, self._world, self._model = states, states[0], model
         self._body_times = [_ZERO] * int(model["num_bodies"])
         self._ground_times: dict[int, np.float32] = {}
+        # No contact ends while impacts are solved, and new contacts come last. So places stay valid.
         self._impact_times: dict[int, np.float32] = {}  # by the contact's place; missing if it has to be computed
         self._num_impacts: Counter[int] = Counter()  # solved in this step, by the contact's place
         self._clear = clear
@@ -182,6 +193,7 @@ class _Impacts:
                 possible = place in self._impact_times or self._world["body"]["awake"][contact["body"]]
                 if contact["enabled"] and possible and self._num_impacts[place] <= _MAX_IMPACTS:
                     impact = self._impact(place)
+                    # Not `<=`: of equal times the newest contact counts, which is the first in Box2D's list.
                     if impact < time:
                         time, earliest = impact, place
             if earliest < 0 or time > _LATEST_IMPACT:
@@ -210,6 +222,7 @@ class _Impacts:
         elif self._body_times[body] < start:
             self._advance(body, start)
         impact = _ONE
+        # Look up the bound only here, because `_advance` above forgets the bounds of its body.
         if place not in self._clear:
             t = self._time_of_impact(place, body)
             if t != 1:
@@ -223,6 +236,7 @@ class _Impacts:
         piece = self._world["contact"]["piece"][[place]].astype(np.int64)
         ground = ground_polygons(self._states, self._model, np.zeros_like(piece), piece)
         sweep = Sweep(record["c0"], record["c"], hull["center"], record["a0"], record["a"])
+        # `time_of_impact` expects corners without padding.
         return time_of_impact(ground.corner[:, : ground.size[0], 0], hull["corner"][: hull["count"]].T, sweep)
 
     def _forget_bounds(self, body: int) -> None:
@@ -232,6 +246,7 @@ class _Impacts:
     def _advance(self, body: int, time: np.float32) -> None:
         """Advance the time of a body, and with it c0 and a0."""
         record = self._world["body"][body]
+        # No impact after `_LATEST_IMPACT` is solved, so the divisor is not 0.
         share = (time - self._body_times[body]) / (_ONE - self._body_times[body])
         record["c0"] = (_ONE - share) * record["c0"] + share * record["c"]
         record["a0"] = (_ONE - share) * record["a0"] + share * record["a"]
@@ -245,12 +260,14 @@ class _Impacts:
         """
         body = int(self._world["contact"]["body"][earliest])
         record, piece = self._world["body"][body], self._ground_key(earliest)
+        # A backup, for the case that the polygons do not touch. Vectors of a record are views, hence the copies.
         before = {name: record[name].copy() for name in ("c", "c0", "a", "a0")}
         times_before = self._body_times[body], self._ground_times.get(piece, _ZERO)
         self._ground_times[piece] = time
         self._advance(body, time)
         record["c"], record["a"] = record["c0"], record["a0"]
         set_frames(self._states, self._model, slice(body, body + 1))
+        # The generator only updates the contact while `list` reads it.
         touching = list(self._update_contacts([earliest]))
         del self._impact_times[earliest]
         self._num_impacts[earliest] += 1
@@ -265,6 +282,7 @@ class _Impacts:
         # The body is solved with all its contacts that touch at this time.
         island = [earliest]
         for place in self._update_contacts([place for place in self._newest_first(body) if place != earliest]):
+            # The ground of a touching contact advances to this time, too.
             self._ground_times[self._ground_key(place)] = time
             island.append(place)
             if len(island) > frames.MAX_TOUCHING:  # the contact of the impact, and this many others
@@ -282,6 +300,7 @@ class _Impacts:
         A caller that stops early leaves the other contacts as they were, as Box2D does if its island is full.
         """
         before = self._world["contact"][places]
+        # Compute all manifolds at once: the body does not move between the updates.
         after = compute_manifolds(self._states, self._model, np.zeros(len(places), np.int64), before)
         for place, old, new in zip(places, before, after, strict=True):
             self._world["contact"][place] = new
@@ -297,7 +316,7 @@ class _Impacts:
         contacts = self._world["contact"][island]
         pushed = [PositionRow(contact) for contact in contacts]
 
-        # Push the body out of the ground.
+        # Push the body out of the ground. Unlike in a step, positions come before velocities (b2Island::SolveTOI).
         c, a = record["c"].copy(), record["a"]
         for _ in range(_IMPACT_ITERATIONS):
             deepest = _ZERO
@@ -307,6 +326,7 @@ class _Impacts:
                     deepest = lesser(deepest, separation)
             if deepest >= _IMPACT_SEPARATION:
                 break
+        # The rest of the step, and the new box of the body, begin at this position.
         record["c0"], record["a0"] = c, a
 
         # Solve its velocity. Impulses begin at zero: Box2D does not warm-start at an impact.
@@ -315,6 +335,8 @@ class _Impacts:
         friction = constraints.frictions(self._states, self._model, worlds, contacts)
         angles = np.full(len(island), a)
         found = constraints.velocity_constraints(contacts, hulls, c[:, None], angles, friction, warm=False)
+        # These impulses are not stored in the contacts. Box2D does not start the next step with them, because they can
+        # be large.
         rows = [VelocityRow(constraint) for constraint in found]
         velocities = [*record["v"], record["w"]]
         state: list[Any] = []
@@ -355,22 +377,28 @@ def step_worlds(states: Any, model: Any) -> None:
     hulls, bodies = model["hull"][:B], states["body"][:, :B]
     # Array operations also compute values that are not used, such as values of padding. They may divide by zero.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        # Gymnasium sets a walker's motors in each step, which wakes the bodies in Box2D. A sleeping lander has landed,
+        # so its episode has no further step.
         wake(states, np.s_[:, :B])
         # In later steps the contacts were found at the end of the previous step.
         fresh = states["fresh"] != 0
         if fresh.any():
+            # A mask selects copies, so write them back.
             selected = states[fresh]
             seek_contacts(selected, model)
             selected["fresh"] = 0
             states[fresh] = selected
         update_contacts(states, model)
+        # Continuous collision needs the positions before the motion.
         bodies["c0"], bodies["a0"] = bodies["c"], bodies["a"]
+        # Semi-implicit Euler: forces change the velocities, and `solve_island` moves the bodies by the new velocities.
         mass = hulls["inverse_mass"]
         bodies["v"][..., 0] += frames.TIME_STEP * (mass * bodies["force"][..., 0])
         bodies["v"][..., 1] += frames.TIME_STEP * (states["gravity"][:, None] + mass * bodies["force"][..., 1])
         bodies["w"] += frames.TIME_STEP * hulls["inverse_inertia"] * bodies["torque"]
         solved = solve_island(states, model)
         set_frames(states, model)
+        # Box2D's island solver decides about sleep, so before bodies get new boxes and contacts, and before impacts.
         _put_to_sleep(bodies, solved)
         follow_bodies(states, model)
         seek_contacts(states, model)
@@ -387,6 +415,7 @@ def _put_to_sleep(bodies: Any, solved: Bool) -> None:
     most_w, most_v = frames.SLEEP_TURN_RATE, frames.SLEEP_SPEED
     moves = (w * w > most_w * most_w) | (dot(v, v) > most_v * most_v)
     bodies["rested"] = np.where(moves, _ZERO, bodies["rested"] + frames.TIME_STEP)
+    # Joints connect all bodies of a world, so they are one island in Box2D: all sleep or none.
     sleeping = solved & (bodies["rested"].min(axis=1, initial=frames.LARGEST) >= frames.SECONDS_TO_SLEEP)
     for name in ("awake", "rested", "w"):
         bodies[name] = np.where(sleeping[:, None], 0, bodies[name])
