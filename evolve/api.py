@@ -48,12 +48,13 @@ class RunComparison(exhibits.Picture):
 
     Args:
         runs: The runs. Runs that differ only in their seeds are one experiment.
+        metric: The metric whose mean is the score of a seed, see `compare`.
     """
 
-    def __init__(self, runs: Sequence[store.StoredRun]) -> None:
+    def __init__(self, runs: Sequence[store.StoredRun], metric: str | None = None) -> None:
         self._runs = runs
         groups, notes = comparison.deduplicate_seeds(comparison.begun_groups(runs))
-        self._ranking = comparison.compare_groups(groups)
+        self._ranking = comparison.compare_groups(groups, metric)
         self.notes = (*self._ranking.notes, *notes)
         """Remarks on runs that were left out or not evaluated, and on tests that cannot be made."""
         title = f"{pluralize(len(groups), 'experiment')}, {self._ranking.score}"
@@ -63,8 +64,10 @@ class RunComparison(exhibits.Picture):
         """Return columns with an entry for each experiment, best first (`pandas.DataFrame(comparison.table())`).
 
         `low` and `high` are the 95 % interval of the mean over seeds. `p` is from the two-sided rank test against the
-        best experiment, with Holm's correction. All three are NaN with too few seeds; `p` is also NaN for the best
-        experiment. `p` is a little too small, because the same scores choose the best experiment and test it.
+        best experiment, with Holm's correction. `effect` is the probability that a seed has a higher score than a seed
+        of the best experiment (A of Vargha and Delaney). All four are NaN with too few seeds; `p` and `effect` are also
+        NaN for the best experiment. `p` is a little too small, because the same scores choose the best experiment and
+        test it.
         """
         rows = self._ranking.rows
         intervals = [row.interval or (np.nan, np.nan) for row in rows]
@@ -76,6 +79,7 @@ class RunComparison(exhibits.Picture):
             "low": [low for low, _ in intervals],
             "high": [high for _, high in intervals],
             "p": [np.nan if row.p is None else row.p for row in rows],
+            "effect": [np.nan if row.effect is None else row.effect for row in rows],
             "best": [row.best for row in rows],
         }
 
@@ -145,9 +149,9 @@ class Sweep(Sequence[Run]):
             "file": [str(run.path) for run in self.runs],
         }
 
-    def compare(self) -> RunComparison:
+    def compare(self, metric: str | None = None) -> RunComparison:
         """Return the comparison of the experiments, see `evolve.compare`."""
-        return compare(self.runs)
+        return compare(self.runs, metric)
 
     def _repr_html_(self) -> str:
         """Return a table with a row for each point of the grid: the held-out mean over its seeds, best first."""
@@ -408,7 +412,7 @@ def _checked_callbacks(callbacks: Any) -> list[Callable[[Generation], object]]:
     return functions
 
 
-def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
+def compare(runs: Iterable[Run | str | Path], metric: str | None = None) -> RunComparison:
     """Return a comparison of experiments as a picture. A notebook shows it; `save` writes PNG, SVG or PDF.
 
     The score of a seed is its champion's mean return on held-out episodes. If no run has held-out episodes, the score
@@ -416,10 +420,14 @@ def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
 
     Args:
         runs: Runs, or the paths of run files and directories; a directory stands for all run files in or below it.
-            Runs that differ only in their seeds are one experiment.
+            Runs that differ only in their seeds are one experiment. Each experiment is tested against the best one, so
+            give only the experiments of a question.
+        metric: The name of a metric of `env.metrics`. The score is then the mean of the metric over the champion's
+            held-out episodes, and the largest mean counts as the best.
 
     Raises:
-        InputError: A run is of another type, a file cannot be read, or matplotlib is not installed.
+        InputError: A run is of another type, a file cannot be read, a run lacks the metric, or matplotlib is not
+            installed.
         RunError: No run has a complete generation.
     """
     if isinstance(runs, str | Path | Run) or not isinstance(runs, Iterable):
@@ -428,7 +436,7 @@ def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
     found = [stored for run in runs for stored in _stored(run)]
     if not found:
         raise InputError("runs", "at least one run", "none")
-    return RunComparison(found)
+    return RunComparison(found, metric)
 
 
 def _stored(run: Any) -> list[store.StoredRun]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -311,6 +311,8 @@ class Comparison:
         interval: The 95 % interval of the mean score; None for fewer than three scores. It is cut to the range of all
             returns, or to the range of the best fitness values if the scores are of training.
         p: The p value of the two-sided rank test against the best group (with Holm's correction); None without a test.
+        effect: The probability that a seed of this group has a higher score than a seed of the best group, where equal
+            scores count half (A of Vargha and Delaney, 2000); None without a test.
         best: Whether this is the best of several groups of its environment; False if no group has a score.
         tied: Whether another group has the same mean, and both are the best.
     """
@@ -321,6 +323,7 @@ class Comparison:
     missing: int
     interval: statistics.Interval | None
     p: float | None = None
+    effect: float | None = None
     best: bool = False
     tied: bool = False
 
@@ -342,14 +345,15 @@ class Comparison:
 
     @property
     def against_best(self) -> str:
-        """The p value against the best group; "best" or "equal" for a best group; empty without a test."""
+        """p and A (`effect`) against the best group; "best" or "equal" for a best group; empty without a test."""
         if self.tied:
             return "equal"
         if self.best:
             return "best"
         if self.p is None:
             return ""
-        return "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        return f"{p}, A = {self.effect:.2f}"
 
 
 @dataclass(frozen=True)
@@ -358,33 +362,54 @@ class Ranking:
 
     Attributes:
         score: The kind of score, in words.
+        values: The kind of values to whose range the intervals are cut, in words.
         rows: The groups.
         notes: Sentences about groups that were not evaluated or not tested.
     """
 
     score: str
+    values: str
     rows: tuple[Comparison, ...]
     notes: tuple[str, ...]
 
 
-def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
+def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ranking:
     """Compare groups.
 
     A score is the champion's mean return on held-out episodes. Seeds without held-out episodes are left out, with a
     note. If no seed has held-out episodes, scores are the best fitness of the last generation.
+
+    metric: The name of a metric of `env.metrics`. A score is then the champion's mean of the metric over held-out
+        episodes, and the largest mean counts as the best.
+
+    Raises InputError if a run with held-out episodes lacks the metric, or if no run has held-out episodes.
     """
     runs = [run for group in groups for run in group.runs]
     evaluated = any_evaluated(runs)
-    score = _held_out_mean if evaluated else _last_best
+    score, kind, values = (
+        (_held_out_mean, HELD_OUT, "returns") if evaluated else (_last_best, TRAINING, "best fitness values")
+    )
+    if metric is not None:
+        _check_metric(runs, metric)
+        score, values = partial(_held_out_mean, metric=metric), f"values of {sanitize(metric)}"
+        kind = f"held-out champion's mean {sanitize(metric)}"
     # A run whose held-out episodes have all failed was evaluated, but has no held-out mean.
     notes = [_note_on_missing(runs)] if any(run.held_out is not None for run in runs) else [_NOT_EVALUATED]
     rows: list[Comparison] = []
     for groups_of_env in by_environment(groups):
-        limits = _range([run for group in groups_of_env for run in group.runs], evaluated)
+        limits = _range([run for group in groups_of_env for run in group.runs], evaluated, metric)
         compared, note = _compare([_unranked(group, score, limits) for group in groups_of_env])
         rows += compared
         notes += [different_tasks(groups_of_env, evaluated), note]
-    return Ranking(HELD_OUT if evaluated else TRAINING, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
+    return Ranking(kind, values, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
+
+
+def _check_metric(runs: Sequence[StoredRun], metric: str) -> None:
+    known = [sorted(run.held_out.metrics) for run in runs if run.held_out is not None]
+    if not known or any(metric not in names for names in known):
+        common = sorted(set.intersection(*map(set, known))) if known else []
+        expected = f"a metric that all runs have in held-out episodes ({', '.join(common) or 'they have none'})"
+        raise InputError("metric", expected, repr(metric), "`env.metrics` names the metrics of a run.")
 
 
 def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
@@ -446,8 +471,12 @@ def any_evaluated(runs: Iterable[StoredRun]) -> bool:
     return any(np.isfinite(_held_out_mean(run)) for run in runs)
 
 
-def _held_out_mean(run: StoredRun) -> float:
-    return np.nan if run.held_out is None else statistics.mean(run.held_out.returns)
+def _held_out_mean(run: StoredRun, metric: str | None = None) -> float:
+    """Return the mean return, or the mean of a metric, in held-out episodes; NaN without them."""
+    if run.held_out is None:
+        return np.nan
+    returns, metrics = run.held_out.returns, run.held_out.metrics
+    return statistics.mean(returns) if metric is None else statistics.metrics_means(metrics, returns)[metric]
 
 
 def _last_best(run: StoredRun) -> float:
@@ -457,11 +486,13 @@ def _last_best(run: StoredRun) -> float:
 def _note_on_missing(runs: Sequence[StoredRun]) -> str:
     """Return a note about runs without a held-out mean and about failed held-out episodes; it may be empty."""
     # A run is in one of these lists at most.
-    all_failed, not_evaluated, some_failed = [], [], []
+    all_failed, some_failed = [], []
+    not_evaluated: list[str] = []
+    incomplete: list[str] = []
     for run in runs:
         path = sanitize(str(run.path))
         if run.held_out is None:
-            not_evaluated.append(path)
+            (not_evaluated if run.complete else incomplete).append(path)
         elif np.isnan(_held_out_mean(run)):
             all_failed.append(path)
         elif failed := np.count_nonzero(np.isnan(run.held_out.returns)):
@@ -469,9 +500,12 @@ def _note_on_missing(runs: Sequence[StoredRun]) -> str:
     notes = []
     if all_failed:
         notes.append(f"Every held-out episode failed: {', '.join(all_failed)}.")
+    left_out = "Left out, since not" if any_evaluated(runs) else "Not"
     if not_evaluated:
-        which = "Left out, since not" if any_evaluated(runs) else "Not"
-        notes.append(f"{which} evaluated on held-out episodes: {', '.join(not_evaluated)}. {_HOW_TO_EVALUATE}")
+        notes.append(f"{left_out} evaluated on held-out episodes: {', '.join(not_evaluated)}. {_HOW_TO_EVALUATE}")
+    # A champion after fewer generations must not be compared with the others, so the cure is to complete the run.
+    if incomplete:
+        notes.append(f"{left_out} complete: {', '.join(incomplete)}. To complete: python -m evolve.run --resume FILE")
     if some_failed:
         notes.append(f"Held-out episodes that failed are left out of the means: {', '.join(some_failed)}.")
     return " ".join(notes)
@@ -488,14 +522,18 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: stat
     return Comparison(group.label, sanitize(group.config.env.id), scores, len(group.runs) - len(scores), interval)
 
 
-def _range(runs: Sequence[StoredRun], evaluated: bool) -> statistics.Interval:
+def _range(runs: Sequence[StoredRun], evaluated: bool, metric: str | None = None) -> statistics.Interval:
     """Return the range to which the intervals of mean scores are cut; infinite if the runs have no finite value.
 
     The range is from the smallest to the largest value in the runs of one environment.
 
     evaluated: True if the values are the returns of all episodes, False for the best fitness of each generation.
+    metric: The metric that gives the values in held-out episodes instead.
     """
-    if evaluated:
+    if metric is not None:
+        held_outs = [run.held_out for run in runs if run.held_out is not None]
+        seen = [found.metrics[metric][np.isfinite(found.returns)].astype(np.float64) for found in held_outs]
+    elif evaluated:
         seen = [run.held_out.returns for run in runs if run.held_out is not None]
         seen += [record.returns for run in runs for record in run.records]
     else:
@@ -538,4 +576,7 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
         enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
         reasons.append(f"too few seeds for a significant difference from the best: each group needs {enough} seeds")
     note = f"{best.env}: {'; '.join(reasons)}." if reasons else ""
-    return [best, *(replace(row, p=found.get(id(row))) for row in others)], note
+    for n, row in enumerate(others):
+        if id(row) in found:
+            others[n] = replace(row, p=found[id(row)], effect=statistics.superiority(row.scores, best.scores))
+    return [best, *others], note

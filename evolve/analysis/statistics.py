@@ -26,6 +26,7 @@ _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
 _LONGEST_TEXT = 2000  # characters
 _LARGEST_DECIMAL = 1e15  # larger numbers have four significant digits instead of two decimals
+_ROUNDING_ERROR = 1e-14  # smaller numbers are shown as 0
 _SMALLEST_DECIMAL = 0.01  # smaller numbers have three significant digits instead of three decimals
 
 
@@ -180,6 +181,14 @@ def rank_test(one: Float64, other: Float64) -> float:
     return float(stats.mannwhitneyu(one, other, alternative="two-sided", method=method).pvalue)
 
 
+def superiority(one: Float64, other: Float64) -> float:
+    """Return A of two samples [n], [m], the effect size of the rank test (Vargha and Delaney, 2000).
+
+    A is the probability that a value of the first sample is above a value of the second one; equal values count half.
+    """
+    return float(((one[:, None] > other).mean() + (one[:, None] >= other).mean()) / 2)
+
+
 def summary(returns: Float64) -> str:
     """Return the statistics of returns [N] in words. Episodes without a finite return count as failed."""
     known = finite(returns)
@@ -213,15 +222,17 @@ def number(value: float) -> str:
     """Return the text of a return or a fitness; "none" for NaN.
 
     The text has two decimals, or three for a number below 1. For a number below 0.01, the text has three significant
-    digits, and for a huge number four.
+    digits, and for a huge number four. A number below 1e-14 is shown as 0: rewards of 0.1 and -0.1 add up to 3e-17.
     """
     if math.isnan(value):
         return "none"
-    if 0 < abs(value) < _SMALLEST_DECIMAL:
+    if abs(value) < _ROUNDING_ERROR:
+        return "0.00"
+    if abs(value) < _SMALLEST_DECIMAL:
         return f"{value:.3g}"
-    if 0 < abs(value) < 1:
+    if abs(value) < 1:
         return f"{value:.3f}"
-    return f"{value + 0.0:,.2f}" if abs(value) < _LARGEST_DECIMAL else f"{value:.4g}"  # + 0.0: no "-0.00"
+    return f"{value:,.2f}" if abs(value) < _LARGEST_DECIMAL else f"{value:.4g}"
 
 
 def between(ends: Interval) -> str:

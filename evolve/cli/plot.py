@@ -41,6 +41,7 @@ def _parser() -> Parser:
     kinds.add_argument("--live", action="store_true", help=live)
     final = "compare the experiments instead, by means, intervals, and a rank test against the best"
     kinds.add_argument("--final", action="store_true", help=final)
+    add("--metric", metavar="NAME", help="with --final: compare means of this metric (env.metrics) instead of returns")
     kinds.add_argument("--network", action="store_true", help="draw the network of a champion instead")
     kinds.add_argument("--front", action="store_true", help="draw the fronts of runs of nsga2 instead")
     kinds.add_argument("--archive", action="store_true", help="draw the archive of a run of map-elites instead")
@@ -62,17 +63,17 @@ def _draw_curves(files: list[Path], output: Path, over: str, load: bool, prints_
     return all(run.complete for run in runs)
 
 
-def _draw_comparison(files: list[Path], output: Path) -> None:
+def _draw_comparison(files: list[Path], output: Path, metric: str | None) -> None:
     """Draw and print a comparison of experiments. Raises InputError and RunError as `_draw_curves` does."""
-    found = comparison.compare_groups(_deduplicated(_read(files)[1]))
+    found = comparison.compare_groups(_deduplicated(_read(files)[1]), metric)
     figures.save(figures.draw_comparison(found), output)
     print(f"{found.score}:\n\n{_table(found.rows)}\n")
     if any(row.interval for row in found.rows):
-        seen = "best fitness values" if found.score == comparison.TRAINING else "returns"
-        print(f"95 % interval: of the mean over seeds (Student's t), cut to the range of all {seen}")
+        print(f"95 % interval: of the mean over seeds (Student's t), cut to the range of all {found.values}")
     if any(row.p is not None for row in found.rows):
         print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction;")
         print("   it is a little too small, because the same scores choose the best")
+        print("A: how often a seed scores higher than a seed of the best (Vargha and Delaney); 0.5 if they are equal")
     for note in found.notes:
         print(note)
 
@@ -158,6 +159,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     for name, given in {**chosen, "traces": found.traces}.items():
         if given and not found.network:
             raise InputError(f"--{name}", "--network with it, to draw a network", "no --network", "Add --network.")
+    if found.metric is not None and not found.final:
+        raise InputError("--metric", "--final with it, to compare experiments", "no --final", "Add --final.")
     for name, given in (("-x/--over", found.over is not None), ("--load", found.load)):
         if given and (other := _kind_of_picture(found)):
             raise InputError(name, "a picture of curves with it", f"--{other}")
@@ -191,7 +194,7 @@ def _body(app: App, argv: list[str]) -> int:
         runs = [run for run in _read(arguments.files)[0] if run.num_generations]
         figures.save(figures.draw_front(runs) if arguments.front else figures.draw_archive(runs[0]), arguments.output)
     elif arguments.final:
-        _draw_comparison(arguments.files, arguments.output)
+        _draw_comparison(arguments.files, arguments.output, arguments.metric)
     else:
         _draw_curves(arguments.files, arguments.output, arguments.over, arguments.load)
     print(arguments.output)

@@ -22,6 +22,7 @@ from evolve.analysis.comparison import (
 )
 from evolve.analysis.html.tables import comparison_table, conclude, differing_settings
 from evolve.config import Config, parse
+from evolve.errors import InputError
 from evolve.store import HeldOut, Record, StoredRun
 
 
@@ -55,6 +56,36 @@ def test_a_run_is_left_out_only_if_another_has_a_held_out_mean():
     for runs, said in (((failed, never), "Not evaluated"), ((failed, never, fine), "Left out, since not evaluated")):
         (note,) = compare_groups([RunGroup("x", Config(), runs)]).notes
         assert f"failed: a.h5. {said} on held-out episodes: a.h5." in note
+
+
+def test_an_incomplete_run_is_to_be_completed_and_not_to_be_evaluated():
+    begun = replace(run(0, 1.0, name="begun"), held_out=None, complete=False)
+    (note,) = compare_groups([RunGroup("x", Config(), (begun, run(1, 2.0), run(2, 3.0)))]).notes
+    assert note == "Left out, since not complete: begun.h5. To complete: python -m evolve.run --resume FILE"
+
+
+def with_metric(label, values):
+    """A group of runs, a metric of which has these values in a single held-out episode."""
+    runs = []
+    for seed, value in enumerate(values):
+        one = run(seed, 100.0 - value)
+        runs.append(replace(one, held_out=replace(one.held_out, metrics={"eaten": np.array([value])})))
+    return RunGroup(label, Config(), tuple(runs))
+
+
+def test_experiments_are_compared_by_a_metric():
+    groups = [with_metric("few", [1, 2, 3, 4, 4]), with_metric("many", [4, 5, 6, 7, 8])]
+    assert [row.label for row in compare_groups(groups).rows] == ["few", "many"]  # by returns
+    found = compare_groups(groups, "eaten")
+    assert (found.score, found.values) == ("held-out champion's mean eaten", "values of eaten")
+    many, few = found.rows
+    assert (many.label, many.mean, few.label, few.mean) == ("many", 6.0, "few", 2.8)
+    assert few.interval[0] >= 1.0  # cut to the range of the metric
+    assert few.effect == pytest.approx((0 + 0.5 + 0.5) / 25)  # two pairs of 25 are equal
+    with pytest.raises(InputError, match=r"^metric: expected a metric that all runs .*\(eaten\), got 'eatem'\."):
+        compare_groups(groups, "eatem")
+    with pytest.raises(InputError, match=r"\(they have none\), got 'eaten'\."):
+        compare_groups([*groups, group("other", [1.0])], "eaten")
 
 
 def test_seeds_of_several_lengths_are_said():
@@ -121,7 +152,7 @@ def test_the_best_comes_first_and_tests_stay_within_an_environment():
         ]
     ).rows
     assert [each.label for each in found] == ["high", "middle", "low", "other"]
-    assert [each.against_best for each in found] == ["best", "p = 0.016", "p = 0.016", ""]
+    assert [each.against_best for each in found] == ["best", "p = 0.016, A = 0.02", "p = 0.016, A = 0.00", ""]
     assert found[2].p == pytest.approx(2 * 2 / 252)  # of two tests
 
 
@@ -224,7 +255,7 @@ def test_equal_scores_are_no_easier_to_tell_apart_than_others():
     assert statistics.rank_test(np.array(full), np.array(none)) == pytest.approx(0.1)
     assert statistics.rank_test(np.array(full), np.array(full)) == 1
     found = compare_groups([group("a", range(5)), group("b", range(5)), group("c", range(10, 15))]).rows
-    assert [each.against_best for each in found] == ["best", "p = 0.016", "p = 0.016"]
+    assert [each.against_best for each in found] == ["best", "p = 0.016, A = 0.00", "p = 0.016, A = 0.00"]
 
 
 def test_runs_whose_held_out_evaluation_differs_are_another_group():

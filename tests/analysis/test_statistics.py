@@ -147,6 +147,8 @@ def test_the_interval_of_a_ratio_of_few_values():
         (-0.000602, "-0.000602"),
         (0.01, "0.010"),
         (-0.0, "0.00"),
+        (-2.8e-17, "0.00"),
+        (2e-14, "2e-14"),
     ],
 )
 def test_numbers(value, text):
