@@ -51,9 +51,11 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
     empty = _spread(np.zeros(0))
     # Only the last row has held-out episodes, because the champion after the last generation plays them.
     held_out, failed = [empty] * len(records), [np.nan] * len(records)
+    means: dict[str, float] = {}
     if records and run.held_out is not None:
         held_out[-1] = _spread(run.held_out.returns)
         failed[-1] = float(np.isnan(run.held_out.returns).sum())
+        means = statistics.metrics_means(run.held_out.metrics, run.held_out.returns)
     # The champion after generation g is validated when g + 1 generations are complete.
     validation = [_spread(run.validations.get(g + 1, np.zeros(0))) for g in range(len(records))]
     return {
@@ -68,6 +70,7 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         **{f"validation_{name}": [values[name] for values in validation] for name in empty},
         **{f"held_out_{name}": [values[name] for values in held_out] for name in empty},
         "held_out_failed": failed,
+        **{f"held_out_metric_{name}": [*failed[:-1], mean] for name, mean in means.items()},
         **_metric_columns(records),
     }
 

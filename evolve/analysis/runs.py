@@ -498,7 +498,8 @@ class Run(_EvolvedFile):
         Columns `validation_…` describe the champion's returns on the validation episodes (`early_stop.mean_return`).
         Columns `held_out_…` describe its returns on the held-out episodes, in the last row. Rows without such episodes
         have NaN. For a metric NAME of `env.metrics`, `best_metric_NAME` is the mean over the best candidate's episodes,
-        and `mean_metric_NAME` the mean over all candidates. Statistics ignore values that are not finite.
+        `mean_metric_NAME` the mean over all candidates, and `held_out_metric_NAME` the mean over the held-out episodes.
+        Statistics ignore values that are not finite.
         """
         return table(self._stored)
 

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from evolve.errors import InputError, RunError, Setting, import_extra
-from evolve.store import Header, Record, StoredRun, disk
+from evolve.store import Header, Record, StoredRun, disk, read
 
 LogGeneration = Callable[[int, Record], None]
 """A function of the number and the record of a generation."""
@@ -113,8 +114,8 @@ def write(run: StoredRun, directory: Path) -> None:
 class LiveLog:
     """An event file to which each generation of a run is added. The end of its `with` block closes it.
 
-    A new run replaces the files of an earlier run. A resumed run adds a file; its values replace earlier values of the
-    same generations.
+    At the end of the block the held-out returns are added, if the run file has them. A new run replaces the files of an
+    earlier run. A resumed run adds a file; its values replace earlier values of the same generations.
 
     Args:
         directory: The directory of all runs.
@@ -130,7 +131,8 @@ class LiveLog:
     def __init__(self, directory: str | Path, run: Path, argument: str) -> None:
         self._writer_class = _summary_writer(argument)
         directory = Path(os.path.expanduser(directory))  # no shell expands "~" in Python
-        folder = Path(os.path.abspath(run)).parent  # `abspath`, because a name ".." would lead out of `directory`
+        self._run = Path(os.path.abspath(run))  # `abspath`, because a name ".." would lead out of `directory`
+        folder = self._run.parent
         owner = hashlib.sha256(os.fsencode(run.parent.resolve())).hexdigest()[:8]
         self._ending = f".{owner}{_LIVE}"  # names the run directory, so that no other run deletes the file
         self.directory = directory / folder.name / run.stem
@@ -183,11 +185,27 @@ class LiveLog:
         )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._writer is None:
-            return
         # An error in the block is more important than an error of this file.
         with self._explain_errors() if error is None else suppress(OSError):
-            self._writer.close()
+            if error is None:
+                self._add_held_out()
+            if self._writer is not None:
+                self._writer.close()
+
+    def _add_held_out(self) -> None:
+        """Add the held-out returns of a complete run, which are known only after its last generation."""
+        try:
+            run = read(self._run)
+        except InputError:  # someone has removed the file
+            return
+        if run.held_out is None:
+            return
+        last = run.num_generations - 1
+        if self._writer is None:  # an earlier event file has all generations
+            self._open(run.num_generations)
+        for name, (value,) in _curves(replace(run, records=run.records[last:])).items():
+            if name.startswith("held_out_") and math.isfinite(value):
+                self._writer.add_scalar(name, value, last)
 
 
 def live_log(directory: str | Path | None, run: Path, argument: str) -> AbstractContextManager[LogGeneration]:

@@ -29,6 +29,7 @@ def check(run, directory):
 
 def test_a_run_writes_its_numbers_and_a_resumed_one_continues_them(tmp_path):
     more = SMALL | {"env": ENV, "seed": 1, "output": tmp_path / "out", "tensorboard": tmp_path / "logs"}
+    more["held_out_episodes"] = 4
     seen = []
 
     def stop(generation):
@@ -39,6 +40,7 @@ def test_a_run_writes_its_numbers_and_a_resumed_one_continues_them(tmp_path):
     assert len(seen) == 2
     run = evolve.train(**more, resume=True)
     check(run, tmp_path / "logs" / "out" / "seed-1")
+    assert curves(tmp_path / "logs" / "out" / "seed-1")["held_out_mean"] == [(2, pytest.approx(run.held_out.mean))]
     assert len(list((tmp_path / "logs" / "out" / "seed-1").iterdir())) == 2
     again = evolve.train(**(more | {"population": 8}), overwrite=True)
     check(again, tmp_path / "logs" / "out" / "seed-1")
@@ -51,9 +53,11 @@ def test_the_command_line_writes_a_directory_for_each_run(call, tmp_path):
     call(*words, "--dry-run").ok()
     assert not (tmp_path / "logs").exists()
     call(*words).ok()
-    call(*words, "-g", 3, "--resume").ok()
+    call(*words, "-g", 3, "--resume", "--set", "held_out_episodes=3").ok()
     for seed in (1, 2):
-        check(evolve.load(tmp_path / "out" / f"seed-{seed}.h5"), tmp_path / "logs" / "out" / f"seed-{seed}")
+        directory = tmp_path / "logs" / "out" / f"seed-{seed}"
+        check(evolve.load(tmp_path / "out" / f"seed-{seed}.h5"), directory)
+        assert "held_out_median" in curves(directory)
 
 
 def test_run_directories_of_one_name_keep_their_event_files_apart(tmp_path):

@@ -39,13 +39,14 @@ _VARIABLES = {INK: "--ink", FAINT: "--faint", PALE: "--pale", GRID: "--grid", PA
 }
 
 WIDTH = 8.0  # inches, of every figure
-# In an SVG, texts stay texts (`svg.fonttype`), and equal figures have equal ids (`svg.hashsalt`).
+# In an SVG, texts stay texts (`svg.fonttype`), and equal figures have equal ids (`svg.hashsalt`). A PDF embeds
+# its fonts as TrueType (42), because many journals refuse the default, Type 3.
 _SETTINGS = {
     "font.size": 9.5, "font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": GRID, "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.titlesize": 10.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.7,
-    "svg.fonttype": "none", "svg.hashsalt": "evolve", "figure.dpi": 110, "savefig.dpi": 160,
+    "svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "evolve", "figure.dpi": 110, "savefig.dpi": 160,
     "text.parse_math": False,  # names come from run files and may contain dollar signs
 }  # fmt: skip
 
