@@ -177,7 +177,7 @@ def load(argv: list[str]) -> Request:
 
 def _print_settings(configs: list[Config]) -> None:
     if len(configs) > 1:
-        cure = "Give each setting of the sweep one value, by flags or --set."
+        cure = "Give each setting of the sweep one value by --set, a table as --set 'network={name=\"mlp\"}'."
         raise InputError("--settings", "one experiment", f"a sweep of {len(configs)}", cure)
     config = configs[0]
     print(annotated_toml(config, environments.kwargs_model(config.env)), flush=True)

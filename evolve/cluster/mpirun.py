@@ -269,6 +269,12 @@ class Outcome:
     start_again: bool = False
 
 
+_AFTER_A_DEATH = (
+    "The messages above may name the cause. Complete generations are kept. `evolve launch` goes on without lost "
+    "workers. Without --workers, a crash of an environment shows a traceback."
+)
+
+
 class Supervisor:
     """Runs commands that start ranks, one after another, and forwards signals to the ranks.
 
@@ -405,9 +411,12 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
     supervisor = Supervisor(say)
     outcome = supervisor.run(words, environment | {_WORKERS: str(workers)}, begin=begin_seconds(workers + 1))
     if outcome.code and not outcome.is_from_rank_0:
-        say(f"the ranks ended with code {outcome.code}: a rank or mpirun was killed or has failed")
+        say(f"the ranks ended with code {outcome.code}: a rank or mpirun was killed or has failed. {_AFTER_A_DEATH}")
         return 1
-    return 1 if outcome.start_again and not supervisor.stopping else outcome.code
+    if outcome.start_again and not supervisor.stopping:
+        say(f"no signal came from outside: a rank or a host was lost. {_AFTER_A_DEATH}")
+        return 1
+    return outcome.code
 
 
 def connect_seconds(size: int) -> float:

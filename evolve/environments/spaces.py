@@ -223,7 +223,8 @@ def member_of(space: Space, observation: Any, key: Any) -> Any:
     except (KeyError, IndexError):
         raise ValueError(f"no member {key!r}") from None
     except TypeError:
-        needed = "dictionary" if kind_of(space) == "Dict" else "tuple"
+        keys = ", ".join(map(repr, space.spaces))
+        needed = f"dictionary with {keys}" if kind_of(space) == "Dict" else f"tuple of {len(space.spaces)}"
         raise ValueError(f"an object of {type(observation).__name__}, not a {needed}") from None
 
 

@@ -199,8 +199,8 @@ def test_a_batch_of_nested_observations_has_a_batch_in_each_member():
     for wrong, said in (
         (batch | {"a": batch["a"][:2]}, "not "),
         ({"a": batch["a"]}, r"\(no member 'b'\)"),
-        (single, r"\(an object of list, not a dictionary\)"),
-        (batch | {"b": 1}, r"\(an object of int, not a tuple\)"),
+        (single, r"\(an object of list, not a dictionary with '"),
+        (batch | {"b": 1}, r"\(an object of int, not a tuple of 2\)"),
     ):
         with pytest.raises(InputError, match=f"^observation: expected an observation of .*{said}"):
             policy.outputs(wrong)

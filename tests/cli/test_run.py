@@ -125,8 +125,12 @@ def test_settings_are_an_experiment_and_leave_no_file(call, command, tmp_path):
     (tmp_path / "shown.toml").write_text(shown.out)
     assert load([str(tmp_path / "shown.toml")])[0][0].network.options.init_sparsity == 0
     assert call("run", "shown.toml", "--settings").out == shown.out
-    call("run", "--set", "sweep.episodes=[1, 2]", "--settings").refused()
-    assert [path.name for path in tmp_path.iterdir() if path.name[0] != "."] == ["shown.toml"]
+    (tmp_path / "sweep.toml").write_text('[sweep]\nnetwork = [{ name = "dag" }, { name = "elman" }]\n')
+    refused = call("run", "sweep.toml", "--settings")
+    refused.refused("a table as --set 'network={name=\"mlp\"}'.")
+    advised = refused.err.split("'")[1]
+    assert 'name = "mlp"' in call("run", "sweep.toml", "--set", advised, "--settings").out
+    assert {path.name for path in tmp_path.iterdir() if path.name[0] != "."} == {"shown.toml", "sweep.toml"}
 
 
 def test_several_seeds_run_one_after_another(call, command, tmp_path):
