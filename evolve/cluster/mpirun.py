@@ -114,7 +114,7 @@ class Launcher:
         if version.startswith(_INTEL):  # a signal would end the shell script, and leave the launcher running
             found = shutil.which("mpiexec.hydra", path=path) or found
         # Since version 5, a job of Open MPI survives the death of ranks if mpirun has the option `--with-ft ulfm`.
-        return cls(found, "Open MPI" in said, "(Open MPI) 5" in said, version)
+        return cls(found, "Open MPI" in said, re.search(r"\(Open MPI\) ([5-9]|\d\d)", said) is not None, version)
 
     def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
         """Return the words of the command that starts ranks. There may be more ranks than cores.

@@ -13,7 +13,7 @@ from evolve.errors import check_whole
 from evolve.genome import Block, Genomes, check_genomes
 from evolve.networks.network import Activity, Batch, Network
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float32, check_shape, read_only
+from evolve.shapes import Float32, check_shape
 
 __all__ = ["NETWORKS", "Activity", "Batch", "Block", "Network", "check", "make"]
 
@@ -83,7 +83,6 @@ def check(section: Section, network: Network, action_size: int) -> str | None:
     slots = np.arange(1)  # slot 0, the only slot of the batch
     with NETWORKS.as_input_error(section, "init"):
         genome = check_genomes(network.init(Stream(0, Purpose.CHECK)), 1, network.num_weights)
-        genome = Genomes(read_only(genome.weights), read_only(genome.mask))
     with NETWORKS.as_input_error(section, "property blocks"):
         _check_blocks(network)
     with NETWORKS.as_input_error(section, "property num_traces"):

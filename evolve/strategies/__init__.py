@@ -245,23 +245,24 @@ def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, pop
     def guard(name: str, check: Callable[..., Any] | None = None) -> None:
         method = getattr(strategy, name)
 
-        def call(*given: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
             with STRATEGIES.as_input_error(section, name):
-                result = method(*given)
-                return result if check is None else check(result, *given)
+                result = method(*given, **named)
+                return result if check is None else check(result, *given, **named)
 
         # An attribute of the instance hides the method of the class, so calls inside the strategy are checked, too.
         setattr(strategy, name, call)
 
-    def asked(genomes: Any, _state: Any, _generation: int, candidates: Any = None) -> Genomes:
+    # The strategy itself may call its methods with keywords, so the parameters have the names of `Strategy`.
+    def asked(genomes: Any, state: Any, generation: int, candidates: Any = None) -> Genomes:
         return check_genomes(genomes, population if candidates is None else len(candidates), W)
 
-    def stored(arrays: Any, _state: Any) -> Any:
+    def stored(arrays: Any, state: Any) -> Any:
         _check_arrays(arrays)
         return arrays
 
     guard("ask", asked)
-    guard("champion", lambda genomes, _state: check_genomes(genomes, 1, W))
+    guard("champion", lambda genomes, state: check_genomes(genomes, 1, W))
     guard("to_arrays", stored)
     # Only the exceptions of these methods are caught here.
     for name in ("start", "tell", "sums", "measures", "outcome"):

@@ -254,6 +254,21 @@ def test_a_strategy_whose_state_is_a_dictionary_of_arrays_gets_its_own_arrays_al
     assert {tuple(sorted(arrays)) for arrays in seen} == {("mask", "weights")}
 
 
+def test_a_strategy_of_another_package_may_call_its_methods_with_keywords(tmp_path, monkeypatch):
+    kind, found = STRATEGIES.kind({"name": "hill-climber"}), []
+    tell = kind.tell
+
+    def asks(self, state, *results):
+        found.append(self.ask(state=state, generation=0, candidates=np.arange(2)))
+        self.to_arrays(state=state)
+        return tell(self, state, *results)
+
+    monkeypatch.setattr(kind, "tell", asks)
+    env = {"id": "CartPole-v1", "engine": "exact"}
+    evolve.train(env=env, strategy="hill-climber", population=4, generations=2, held_out_episodes=0, output=tmp_path)
+    assert {len(genomes) for genomes in found} == {2}
+
+
 def _fail(*_):
     raise RuntimeError("singular")
 
