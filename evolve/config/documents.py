@@ -32,7 +32,8 @@ _MAX_CHARACTERS = 1_000_000  # of a TOML document
 _MAX_NAME = 255  # bytes of a name in most file systems; a hash replaces the end of a longer name
 _MAX_DEPTH = 32  # levels of nested tables and arrays
 # `tomllib` takes minutes for a key of 100,000 parts, and milliseconds for one of a hundred.
-_LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){100}""")
+_PART_OF_KEY = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:{_PART_OF_KEY}[ \t]*+\.[ \t]*+){{100}}""")
 
 
 def read_table(text: str, source: str) -> Table:

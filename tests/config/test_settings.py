@@ -213,6 +213,13 @@ def test_settings_in_words_are_one_line():
     assert assignments(table) == "env.kwargs.map=S.\\n.G, env.kwargs.size=2, network.hidden=[3, 4]"
 
 
+@pytest.mark.parametrize("part", ["a", '"a b"', "'a.b'", '"\\\\"'])
+def test_a_key_of_very_many_parts_is_refused_at_once(part, tmp_path):
+    (tmp_path / "a.toml").write_text(f"{part}." * 100_000 + "b = 1")  # `tomllib` would take minutes
+    with pytest.raises(InputError, match="expected values nested at most 32 deep, got deeper nesting"):
+        read_file(tmp_path / "a.toml")
+
+
 @pytest.mark.parametrize("text", ["x", "=3", "a..b=3", "a b=3", ".a=1", "a." * 40 + "b=1"])
 def test_bad_assignments_are_refused(text):
     with pytest.raises(InputError, match=r"section\.key=value"):
