@@ -101,6 +101,8 @@ class StopFlag:
         self._deadline = float("inf")
         self.interrupts = False
         """Whether the first signal interrupts an environment that hangs in this process."""
+        self.ends_at_once = ""
+        """The name of the command, if the first signal ends it at once: it plays no episode, and may end anywhere."""
 
     def install(self) -> None:
         """Catch the signals that ask this process to stop."""
@@ -144,6 +146,11 @@ class StopFlag:
             signal.raise_signal(number)
         self._first = number
         _restore_usual_effect(number)
+        if self.ends_at_once:
+            # Not by an exception, which is lost if it is raised in a destructor, for example of h5py.
+            with suppress(OSError):
+                os.write(2, f"evolve.{self.ends_at_once}: stopped by {signal.Signals(number).name}\n".encode())
+            os._exit(Stopped.exit_code)
         if self.interrupts:
             interrupt_soon()
         if self.stop_message and number != signal.SIGUSR1:

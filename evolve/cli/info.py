@@ -127,8 +127,9 @@ def _parser() -> Parser:
     return parser
 
 
-def _body(_: App, argv: list[str]) -> int:
+def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_intermixed_args(argv)
+    app.stop.ends_at_once = "info"
     files = store.run_files(options.files)
     if options.settings and len(files) > 1:
         raise InputError("FILE", "one file with --settings", f"{len(files)} of them")

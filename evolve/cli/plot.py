@@ -188,6 +188,8 @@ def _body(app: App, argv: list[str]) -> int:
     if arguments.live:
         _follow(arguments.files, arguments.output, arguments.over, arguments.load, app.stop)
         return 0
+    if not arguments.traces:  # only traces need episodes
+        app.stop.ends_at_once = "plot"
     if arguments.network:
         _draw_network(app, arguments.files[0], which_of(arguments), arguments.traces, arguments.output)
     elif arguments.front or arguments.archive:

@@ -1,11 +1,14 @@
 """The info command: descriptions of files, and experiments that can be run again."""
 
 import shutil
+import signal
+import subprocess
+import sys
 from contextlib import closing
 
 import numpy as np
 import pytest
-from conftest import make_runs
+from conftest import environment, make_runs
 from tampering import edit_config, edit_manifest
 
 import evolve
@@ -113,3 +116,17 @@ def test_text_of_a_foreign_file_cannot_move_the_cursor(call, runs, tmp_path):
     assert done.out.startswith("evil\\n\\x1b.h5\n  experiment ")
     assert "\x1b" not in done.out
     assert "Bad\\x1b[31mRED\\nrun" in done.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_ends_a_command_that_reads_many_files(runs, tmp_path, number):
+    for seed in range(2000):
+        (tmp_path / f"seed-{seed}.h5").symlink_to(runs / "whole" / "seed-1.h5")
+    words = [sys.executable, "-m", "evolve", "info", str(tmp_path)]
+    with subprocess.Popen(
+        words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout.readline() == f"{tmp_path / 'seed-0.h5'}\n"
+        command.send_signal(number)
+        _, error = command.communicate()
+    assert (command.returncode, error) == (75, f"evolve.info: stopped by {number.name}\n")
