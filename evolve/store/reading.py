@@ -362,7 +362,8 @@ def run_files(paths: Sequence[Path]) -> list[Path]:
         if inside is None:
             found.append(path)
         else:
-            found += [file for file in inside if file not in found]
+            known = set(found)  # a list would be searched once for each file
+            found += [file for file in inside if file not in known]
     return found
 
 
