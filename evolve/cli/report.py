@@ -20,6 +20,7 @@ from evolve.cluster.hosts import Work
 from evolve.errors import InputError, Stopped, is_installed, sanitize
 from evolve.store import StoredRun, run_files
 from evolve.store.disk import check_writable
+from evolve.store.reading import by_numbers
 from evolve.training.experiment import PlannedRun
 from evolve.training.plan import threads_for
 
@@ -116,7 +117,8 @@ def write_after_runs(app: App, runs: Sequence[PlannedRun]) -> str:
 
     Raises Stopped, with the command that makes the page later, if a stop is requested.
     """
-    page, files = path_for(runs), [run.path for run in runs]
+    # In the order of `evolve report DIR`, so that each experiment has the same colour on all pages and figures.
+    page, files = path_for(runs), sorted((run.path for run in runs), key=by_numbers)
     try:
         has_film = write_page(app, files, page)
     except Stopped as why:
