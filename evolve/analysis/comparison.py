@@ -64,12 +64,19 @@ def mask_unit(config: Config) -> str:
     return "coefficients" if span else "connections"
 
 
-def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]:
+def read_groups(
+    files: Sequence[Path], check: Callable[[], None] = lambda: None
+) -> tuple[list[StoredRun], list[RunGroup]]:
     """Read run files. Return all runs, and the groups of those runs that have a complete generation.
 
     Raises InputError if a file cannot be read, and RunError if no run has a complete generation.
+
+    check: Called before each file. It may raise Stopped.
     """
-    runs = [store.read(path) for path in files]
+    runs = []
+    for path in files:
+        check()
+        runs.append(store.read(path))
     return runs, begun_groups(runs)
 
 

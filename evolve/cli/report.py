@@ -50,15 +50,16 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
     Raises InputError if a file cannot be read or the page cannot be written, RunError if no run has a complete
     generation, and Stopped.
     """
-    runs, groups = read_groups(files)
+    check = app.stop.check
+    runs, groups = read_groups(files, check)
     for note in deduplicate_seeds(groups)[1]:  # the page itself shows all runs
         say("report", note)
     if quick:
-        page, has_film = html.make_page(runs, groups, None)
+        page, has_film = html.make_page(runs, groups, None, check)
     else:
         number_of_runs = sum(len(group.runs) for group in groups)
         with ReportProgress(number_of_runs) as progress:
-            page, has_film = html.make_page(runs, groups, partial(_summarize, app, progress))
+            page, has_film = html.make_page(runs, groups, partial(_summarize, app, progress), check)
     html.save(page, output)
     return has_film
 

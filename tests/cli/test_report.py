@@ -1,7 +1,9 @@
 """The report command: a complete, safe and self-contained page for all kinds of files."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 from dataclasses import replace
 from html import escape
@@ -193,6 +195,23 @@ def test_a_stop_ends_a_film_and_its_page(call, runs, monkeypatch, tmp_path):
     done = call("report", runs / "a" / "seed-1.h5")
     assert (done.code, done.err) == (75, "evolve.report: stopped by SIGTERM\n")
     assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_page_between_figures(call, runs, monkeypatch, tmp_path, number):
+    draw_load = Mock()
+    monkeypatch.setattr(html.figures, "draw_load", draw_load)
+    monkeypatch.setattr(html.figures, "draw_curves", lambda *_, **__: os.kill(os.getpid(), number))
+    done = call("report", runs / "a", "--quick")
+    assert (done.code, done.err) == (75, f"evolve.report: stopped by {number.name}\n")
+    assert not draw_load.called
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_signal_ends_the_reading_of_files(runs):
+    check = Mock(side_effect=[None, Stopped("stopped by SIGTERM")])
+    with pytest.raises(Stopped):
+        read_groups(sorted((runs / "a").glob("*.h5")), check)
 
 
 def test_only_a_run_that_was_to_be_filmed_has_no_film(runs, monkeypatch):

@@ -8,6 +8,7 @@ verification and for a film. Then `render` draws the figures and fills the templ
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candid
 _MAX_CHECKED = 10  # the largest number of generations whose champions are evaluated again
 _FILM_SECONDS = 12.0
 _Key = tuple[Path, str, str]
+_Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Picture:
 
     svg: str
     description: str
+
+
+_Draw = Callable[[str, str, Any], Picture]
+"""Makes a picture from a name that no other picture of the page has, a description, and a figure."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +135,32 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     return Clip(mp4, jpeg, shows)
 
 
-def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: Sequence[Path] = ()) -> str:
+def _go_on() -> None:
+    """Never stop the work on a page. In a script, Ctrl-C raises KeyboardInterrupt."""
+
+
+def render(
+    groups: Sequence[RunGroup],
+    summaries: Sequence[RunSummary],
+    empty: Sequence[Path] = (),
+    check: _Check = _go_on,
+) -> str:
     """Return the HTML page of groups and the summaries of their runs.
 
     Raises InputError if Jinja2 or matplotlib is not installed.
 
     empty: The files of runs that have not completed a generation. They are in no group.
+    check: Called before each champion and each figure. It may raise Stopped.
     """
     runs = [summary.run for summary in summaries]
     names = statistics.short_names([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
-    champions = {_key(run): reported_champion(run, group) for group in groups for run in group.runs}
+    draw = partial(_picture, check)
+    champions = {}
+    for group in groups:
+        for run in group.runs:
+            check()
+            champions[_key(run)] = reported_champion(run, group)
     # The conclusion, the comparison and the curves count only the longest run of each seed.
     compared, notes = comparison.deduplicate_seeds(groups)
     best = [champions[_key(best_run(group))] for group in compared]
@@ -152,7 +173,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
             evaluations.append((name, evaluation))
             returns[_key(run)] = name, statistics.finite(evaluation.returns)
     unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
-    fronts_and_archives = [_front_or_archive(n, group) for n, group in enumerate(compared)]
+    fronts_and_archives = [_front_or_archive(draw, n, group) for n, group in enumerate(compared)]
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
         verdict=tables.conclude(compared, summaries, [f"{champion.connections} left" for champion in best]),
@@ -169,17 +190,17 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         costs_connections=comparison.costs_connections(compared),
         connections_vary=comparison.connections_vary(compared),
         fitness=comparison.fitness_in_words(compared),
-        comparison=_comparison(compared),
-        curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
+        comparison=_comparison(draw, compared),
+        curves=draw("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
         fronts_and_archives=[drawn for drawn in fronts_and_archives if drawn is not None],
-        networks=[_network(n, group, champion) for n, (group, champion) in enumerate(zip(compared, best, strict=True))],
+        networks=[_network(draw, n, *each) for n, each in enumerate(zip(compared, best, strict=True))],
         films=_films(compared, summaries),
         without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
         held_out=tables.held_out_table(evaluations) if evaluations else None,
-        spreads=_spreads(groups, returns),
+        spreads=_spreads(draw, groups, returns),
         not_evaluated=[tables.file_argument(run) for run in runs if run.held_out is None],
         verification=tables.verification_table(names, summaries),
-        load=_picture("load", "Busy seconds of each rank", figures.draw_load(named)),
+        load=draw("load", "Busy seconds of each rank", figures.draw_load(named)),
         differing_settings=tables.differing_settings(groups),
         manifest=tables.manifest_values(names, runs),
     )
@@ -187,13 +208,17 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
 
 
 def make_page(
-    runs: Sequence[StoredRun], groups: Sequence[RunGroup], summarize: Callable[[StoredRun, bool], RunSummary] | None
+    runs: Sequence[StoredRun],
+    groups: Sequence[RunGroup],
+    summarize: Callable[[StoredRun, bool], RunSummary] | None,
+    check: _Check = _go_on,
 ) -> tuple[str, bool]:
     """Return the HTML page of runs, and whether it has a film.
 
     groups: The groups of the runs that have completed a generation.
     summarize: Plays episodes of a run again. Its second argument says whether to film the champion: the best run of
         each group is filmed. None to play no episodes.
+    check: Called before each figure. It may raise Stopped.
     """
     begun = [run for group in groups for run in group.runs]
     if summarize is None:
@@ -203,7 +228,7 @@ def make_page(
         best = {_key(best_run(group)) for group in counted}  # one film for each experiment
         summaries = [summarize(run, _key(run) in best) for run in begun]
     empty = [run.path for run in runs if not run.num_generations]
-    return render(groups, summaries, empty), any(summary.film for summary in summaries)
+    return render(groups, summaries, empty, check), any(summary.film for summary in summaries)
 
 
 def _key(run: StoredRun) -> _Key:
@@ -226,12 +251,13 @@ def _template() -> Any:
     return jinja2.Environment(loader=loader, undefined=undefined, autoescape=True, **blocks).get_template("report.html")
 
 
-def _picture(name: str, description: str, figure: Any) -> Picture:
-    """Return a figure as a picture of the page. name: a name that no other picture of the page has."""
+def _picture(check: _Check, name: str, description: str, figure: Any) -> Picture:
+    """Return a figure as a picture of the page, see `_Draw`."""
+    check()
     return Picture(figures.to_svg(figure, name), description)
 
 
-def _front_or_archive(number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
+def _front_or_archive(draw: _Draw, number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
     """Return a group's label, a caption, and a picture of the front or the archive of its best run.
 
     If the picture cannot be drawn, the reason replaces it. None if the strategy has neither a front nor an archive.
@@ -248,16 +274,16 @@ def _front_or_archive(number: int, group: RunGroup) -> tuple[str, str, Picture |
             return None
     except EvolveError as error:
         return group.label, "", str(error)
-    picture = _picture(f"kept{number}", what.partition(".")[0], figure)
+    picture = draw(f"kept{number}", what.partition(".")[0], figure)
     return group.label, f"{_seed_in_words(run, group)}. {what}", picture
 
 
-def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...]] | None:
+def _comparison(draw: _Draw, groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...]] | None:
     """Return the comparison of several groups: a table, a figure and notes. None for a single group."""
     if len(groups) < 2:
         return None
     found = comparison.compare_groups(groups)
-    picture = _picture("comparison", found.score, figures.draw_comparison(found, titled=False))
+    picture = draw("comparison", found.score, figures.draw_comparison(found, titled=False))
     return tables.comparison_table(found), picture, found.notes
 
 
@@ -274,7 +300,7 @@ def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
     return ReportedChampion(champion.title, connections, network)
 
 
-def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
+def _network(draw: _Draw, number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
     """Return a group's label, a caption, and a picture of its best champion's network.
 
     If the network cannot be drawn, the reason replaces the picture.
@@ -285,7 +311,7 @@ def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[
         return group.label, f"{caption}.", network
     omission = f", {network.omission_text}" if network.omission_text else ""
     what = f"Network of the champion of {group.label}"
-    picture = _picture(f"network{number}", what, figures.draw_network(network))
+    picture = draw(f"network{number}", what, figures.draw_network(network))
     return group.label, f"{caption}{omission}.", picture
 
 
@@ -296,7 +322,7 @@ def _seed_in_words(run: StoredRun, group: RunGroup) -> str:
 
 
 def _spreads(
-    groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
+    draw: _Draw, groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
 ) -> list[tuple[str, Picture | None, list[str]]]:
     """Return for each group with held-out returns its label, histograms, and notes.
 
@@ -314,7 +340,7 @@ def _spreads(
         varying = [(name, values) for name, values in known if values.min() < values.max()]
         picture = None
         if varying:
-            picture = _picture(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
+            picture = draw(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
         constant = tables.names_by((float(values[0]), name) for name, values in known if values.min() == values.max())
         returned = "every held-out episode returned"
         notes = [f"{names}: {returned} {statistics.number(value)}" for value, names in constant.items()]
