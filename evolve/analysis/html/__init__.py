@@ -284,7 +284,7 @@ def _comparison(draw: _Draw, groups: Sequence[RunGroup]) -> tuple[ReportTable, P
         return None
     found = comparison.compare_groups(groups)
     picture = draw("comparison", found.score, figures.draw_comparison(found, titled=False))
-    return tables.comparison_table(found), picture, found.notes
+    return tables.comparison_table(found, groups), picture, found.notes
 
 
 def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:

@@ -280,13 +280,27 @@ def _mean(found: Evaluation) -> str:
     return f"{number(found.mean)}{spread}"
 
 
-def comparison_table(ranking: Ranking) -> ReportTable:
-    """Return a comparison of groups as a table."""
+def comparison_table(ranking: Ranking, groups: Sequence[RunGroup]) -> ReportTable:
+    """Return a comparison of groups as a table, with the means of their metrics."""
     columns = (("experiment", ""), *_number_columns("seeds", "mean", "95 % interval", "against the best"))
     texts = [(sanitize(row.label), *row.cells[:-1], row.against_best or "–") for row in ranking.rows]
     # The last column is left out if no row is compared with the best.
     shown = len(columns) if any(row.against_best for row in ranking.rows) else len(columns) - 1
-    return ReportTable(f"Comparison: {ranking.score}", columns[:shown], tuple(text[:shown] for text in texts))
+    evaluations = {group.label: [found for found in map(evaluation_of, group.runs) if found] for group in groups}
+    metrics, means = _metric_columns([evaluations[row.label] for row in ranking.rows])
+    rows = tuple((*text[:shown], *own) for text, own in zip(texts, means, strict=True))
+    return ReportTable(f"Comparison: {ranking.score}", (*columns[:shown], *metrics), rows)
+
+
+def _metric_columns(rows: Sequence[Sequence[Evaluation]]) -> tuple[tuple[TableColumn, ...], list[list[str]]]:
+    """Return a column for each metric, and its cells in each row: the mean over the evaluations of the row."""
+    means = [[statistics.metrics_means(found.metrics, found.returns) for found in row] for row in rows]
+    names = sorted({name for row in means for found in row for name in found})
+    cells = []
+    for row in means:
+        values = [np.array([found.get(name, np.nan) for found in row]) for name in names]
+        cells.append([number(statistics.mean(of_seeds)) for of_seeds in values])
+    return _number_columns(*(f"mean {sanitize(name)}" for name in names)), cells
 
 
 def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
@@ -296,14 +310,16 @@ def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable
 
 
 def held_out_table(evaluations: Sequence[tuple[str, Evaluation]]) -> ReportTable:
-    """Return a table of the held-out returns of the champions of named runs."""
+    """Return a table of the held-out returns of the champions of named runs, and of the means of their metrics."""
     rows = []
-    for name, found in evaluations:
+    metrics, means = _metric_columns([[found] for _, found in evaluations])
+    for (name, found), own in zip(evaluations, means, strict=True):
         spread = [number(f(found.returns)) for f in (statistics.median, np.fmin.reduce, np.fmax.reduce)]
         interval = between(found.interval) if found.interval else "none"
-        rows.append((name, f"{len(found.returns):,}", number(found.mean), interval, *spread, f"{found.failed:,}"))
+        returns = number(found.mean), interval, *spread, f"{found.failed:,}"
+        rows.append((name, f"{len(found.returns):,}", *returns, *own))
     names = "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"
-    columns = (("run", "run"), *_number_columns(*names))
+    columns = (("run", "run"), *_number_columns(*names), *metrics)
     return ReportTable("Returns of the held-out champion", columns, tuple(rows))
 
 
