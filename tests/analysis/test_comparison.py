@@ -12,6 +12,7 @@ from evolve import networks, store
 from evolve.analysis import statistics
 from evolve.analysis.comparison import (
     RunGroup,
+    best_groups,
     compare_groups,
     deduplicate_seeds,
     group_runs,
@@ -315,6 +316,12 @@ def test_a_group_without_scores_is_not_the_best():
     assert [(row.best, row.against_best) for row in found.rows] == [(False, "")] * 2
     assert comparison_table(found, groups).columns[-1][0] == "95 % interval"
     assert conclude(groups, [], ["", ""]) == ["CartPole-v1: none of 2 experiments has a score."]
+
+
+def test_the_best_groups_are_those_of_all_environments():
+    groups = [group("a1", [1]), group("b1", [9], "B-v0"), group("a3", [3]), group("a2", [2]), group("a0", [np.nan])]
+    for most, best in ((1, ["a3"]), (2, ["b1", "a3"]), (3, ["b1", "a3", "a2"]), (9, ["a1", "b1", "a3", "a2", "a0"])):
+        assert [each.label for each in best_groups(groups, most)] == best
 
 
 def test_tables_have_a_column_for_each_metric():

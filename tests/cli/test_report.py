@@ -298,6 +298,33 @@ def test_a_page_explains_only_what_it_shows(runs, monkeypatch, special):
         assert (text in page) == shown, text
 
 
+def test_many_runs_are_summarized(runs, tmp_path):
+    """A figure has no panel for each run, a long table is folded, and a note does not name each run."""
+    (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
+    header = read.header
+    many = tuple(
+        replace(read, path=Path(f"seed-{n}.h5"), header=replace(header, seed=n), complete=False) for n in range(21)
+    )
+    html.save(html.render([replace(group, runs=many)], list(map(RunSummary, many)), []), tmp_path / "x.html")
+    page = Page(tmp_path / "x.html")
+    for text in ("Training 21 rows", "The distribution of the mean returns of 21 champions.", "sum of 21 runs",
+                 "seed-6.h5, seed-7.h5 and 13 more. Such a run is still being written", "6 2 21 seeds"):  # fmt: skip
+        assert text in page.text, text
+    assert page.source.count('aria-label="Histogram') == 1
+    assert "every held-out episode returned" not in page.text
+
+
+def test_of_many_experiments_only_the_best_are_drawn_and_filmed(runs, monkeypatch):
+    monkeypatch.setattr(html, "MOST_EXPERIMENTS", 1)
+    read, groups = read_groups([runs / name / "seed-1.h5" for name in "ab"])
+    filmed = []
+    page, _ = html.make_page(read, groups, lambda run, film: filmed.append(film) or RunSummary(run))
+    assert filmed == [True, False]  # only the first has held-out returns
+    assert page.count('aria-label="Network of the champion of survivors 4"') == 1
+    assert 'aria-label="Network of the champion of survivors 6"' not in page
+    assert "Only the best 1 of 2 experiments are shown here." in page
+
+
 def test_films_and_verification(runs, tmp_path):
     read, groups = read_groups(sorted((runs / "a").glob("*.h5")))
     same = read[0].header.manifest
@@ -313,7 +340,8 @@ def test_films_and_verification(runs, tmp_path):
     poster = 'poster="data:image/jpeg;base64,/9g="'
     film = 'src="data:video/mp4;base64,AAECAwQF'
     assert page.source.count(f"<video controls muted loop playsinline {poster} {film}") == 1
-    for text in ("seed-2.h5: It was <dark>.", "equal 3 champions & 6 episodes", "different generation 2", "none.h5: no",
+    for text in ("seed-2.h5: It was <dark>.", "equal 3 champions & 6 episodes", "different generation 2",
+                 "No generation is complete yet, so the page leaves out: none.h5.",
                  "packages.numpy differs", "1 entry differs"):  # fmt: skip
         assert text in page.text, text
 
@@ -372,7 +400,7 @@ def test_a_running_and_a_killed_file(start, call, tmp_path):
         assert re.search(r"\d+ of 9,999, not complete", page.text)
         assert "can be continued with --resume" in page.text
         assert "Not evaluated: python -m evolve.evaluate" in page.text
-    assert "seed-9.h5: no generation is complete yet" in page.text
+    assert f"No generation is complete yet, so the page leaves out: {empty}." in page.text
 
 
 @pytest.mark.parametrize(

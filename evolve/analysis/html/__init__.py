@@ -29,6 +29,8 @@ from evolve.training import Experiment, reload, reload_policy
 
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
+MOST_EXPERIMENTS = 12
+"""The largest number of experiments with a film, a network and histograms. Of more experiments the best have them."""
 _NO_EPISODE_PLAYED = "No film was made, as no episode was played."
 _FRONT = (
     "The front: genomes for which no other genome is as good in all goals and better in one. The hypervolume is the "
@@ -163,7 +165,8 @@ def render(
             champions[_key(run)] = reported_champion(run, group)
     # The conclusion, the comparison and the curves count only the longest run of each seed.
     compared, notes = comparison.deduplicate_seeds(groups)
-    best = [champions[_key(best_run(group))] for group in compared]
+    best = {group.label: champions[_key(best_run(group))] for group in compared}
+    shown = comparison.best_groups(compared, MOST_EXPERIMENTS)
     # The evaluations for the table, and the returns for the histograms.
     evaluations = []
     returns = {}
@@ -173,13 +176,14 @@ def render(
             evaluations.append((name, evaluation))
             returns[_key(run)] = name, statistics.finite(evaluation.returns)
     unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
-    fronts_and_archives = [_front_or_archive(draw, n, group) for n, group in enumerate(compared)]
+    fronts_and_archives = [_front_or_archive(draw, n, group) for n, group in enumerate(shown)]
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
-        verdict=tables.conclude(compared, summaries, [f"{champion.connections} left" for champion in best]),
+        verdict=tables.conclude(compared, summaries, [f"{champion.connections} left" for champion in best.values()]),
         groups=groups,
         runs=named,
-        empty=[str(path) for path in empty],
+        incomplete=statistics.listed([name for name, run in named if not run.complete]),
+        empty=statistics.listed([str(path) for path in empty]),
         tables=[
             tables.experiments_table(compared),
             tables.training_table(names, runs),
@@ -193,11 +197,13 @@ def render(
         comparison=_comparison(draw, compared),
         curves=draw("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
         fronts_and_archives=[drawn for drawn in fronts_and_archives if drawn is not None],
-        networks=[_network(draw, n, *each) for n, each in enumerate(zip(compared, best, strict=True))],
+        networks=[_network(draw, n, group, best[group.label]) for n, group in enumerate(shown)],
+        omission=f"Only the best {len(shown)} of {len(groups)} experiments are shown here.",
+        omits=len(shown) < len(groups),
         films=_films(compared, summaries),
         without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
         held_out=tables.held_out_table(evaluations) if evaluations else None,
-        spreads=_spreads(draw, groups, returns),
+        spreads=_spreads(draw, shown, returns),
         not_evaluated=[tables.file_argument(run) for run in runs if run.held_out is None],
         verification=tables.verification_table(names, summaries),
         load=draw("load", "Busy seconds of each rank", figures.draw_load(named)),
@@ -217,7 +223,7 @@ def make_page(
 
     groups: The groups of the runs that have completed a generation.
     summarize: Plays episodes of a run again. Its second argument says whether to film the champion: the best run of
-        each group is filmed. None to play no episodes.
+        each group is filmed, or of the best groups if there are many. None to play no episodes.
     check: Called before each figure. It may raise Stopped.
     """
     begun = [run for group in groups for run in group.runs]
@@ -225,7 +231,8 @@ def make_page(
         summaries = [RunSummary(run, why_no_film=_NO_EPISODE_PLAYED) for run in begun]
     else:
         counted, _ = comparison.deduplicate_seeds(groups)
-        best = {_key(best_run(group)) for group in counted}  # one film for each experiment
+        # One film for each experiment.
+        best = {_key(best_run(group)) for group in comparison.best_groups(counted, MOST_EXPERIMENTS)}
         summaries = [summarize(run, _key(run) in best) for run in begun]
     empty = [run.path for run in runs if not run.num_generations]
     return render(groups, summaries, empty, check), any(summary.film for summary in summaries)
@@ -323,8 +330,8 @@ def _seed_in_words(run: StoredRun, group: RunGroup) -> str:
 
 def _spreads(
     draw: _Draw, groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
-) -> list[tuple[str, Picture | None, list[str]]]:
-    """Return for each group with held-out returns its label, histograms, and notes.
+) -> list[tuple[str, Picture | None, str, list[str]]]:
+    """Return for each group with held-out returns its label, histograms, the quantity in words, and notes.
 
     Notes describe champions whose returns are all equal, because their histograms would show nothing.
 
@@ -337,14 +344,18 @@ def _spreads(
         known = [(name, values) for name, values in evaluated if len(values)]
         if not known:
             continue
-        varying = [(name, values) for name, values in known if values.min() < values.max()]
+        # The histogram of many champions shows their means, so it needs no notes.
+        many = len(known) > figures.MOST_PANELS
+        what = f"mean returns of {len(known):,} champions" if many else "returns"
+        varying = [(name, values) for name, values in known if many or values.min() < values.max()]
         picture = None
         if varying:
             picture = draw(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
-        constant = tables.names_by((float(values[0]), name) for name, values in known if values.min() == values.max())
+        equal = [] if many else [(float(values[0]), name) for name, values in known if values.min() == values.max()]
+        constant = tables.names_by(equal)
         returned = "every held-out episode returned"
         notes = [f"{names}: {returned} {statistics.number(value)}" for value, names in constant.items()]
-        spreads.append((group.label, picture, notes))
+        spreads.append((group.label, picture, what, notes))
     return spreads
 
 

@@ -200,11 +200,11 @@ def manifest_values(names: Sequence[str], runs: Sequence[StoredRun]) -> dict[str
 
 
 def names_by(pairs: Iterable[tuple[Key, str]]) -> dict[Key, str]:
-    """Return the names that belong to each key, as one text. pairs: keys and names."""
+    """Return the names that belong to each key, as one text (`listed`). pairs: keys and names."""
     names: dict[Key, list[str]] = {}
     for key, name in pairs:
         names.setdefault(key, []).append(name)
-    return {key: ", ".join(own) for key, own in names.items()}
+    return {key: statistics.listed(own) for key, own in names.items()}
 
 
 def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
@@ -219,7 +219,7 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
     for group in groups:
         config = group.config
         start = "random genomes" if config.start_from is None else config.start_from.describe()
-        seeds = ", ".join(str(run.header.seed) for run in group.runs)
+        seeds = comparison.seeds_in_words(group.runs).removeprefix("seeds ").removeprefix("seed ")
         hidden = config.network.table().get("hidden")
         network = f"{config.network.name}, hidden {words(hidden)}" if hidden else config.network.name
         names = [group.label, config.env.id, network, config.strategy.name]
