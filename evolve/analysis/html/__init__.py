@@ -6,6 +6,7 @@ verification and for a film. Then `render` draws the figures and fills the templ
 """
 
 import base64
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -155,7 +156,7 @@ def render(
     check: Called before each champion and each figure. It may raise Stopped.
     """
     runs = [summary.run for summary in summaries]
-    names = statistics.short_names([run.path for run in runs])
+    names = _run_names(groups, runs)
     named = list(zip(names, runs, strict=True))
     draw = partial(_picture, check)
     champions = {}
@@ -188,7 +189,7 @@ def render(
             tables.experiments_table(compared),
             tables.training_table(names, runs),
             tables.champion_table(names, runs, [champions[_key(run)].connections for run in runs]),
-            tables.digest_table(names, runs),
+            tables.file_table(names, runs),
         ],
         notes=notes,
         costs_connections=comparison.costs_connections(compared),
@@ -236,6 +237,15 @@ def make_page(
         summaries = [summarize(run, _key(run) in best) for run in begun]
     empty = [run.path for run in runs if not run.num_generations]
     return render(groups, summaries, empty, check), any(summary.film for summary in summaries)
+
+
+def _run_names(groups: Sequence[RunGroup], runs: Sequence[StoredRun]) -> list[str]:
+    """Return the name of each run: the label of its experiment, if there are several, and its seed."""
+    labels = {_key(run): f"{group.label}, " if len(groups) > 1 else "" for group in groups for run in group.runs}
+    names = [f"{labels[_key(run)]}seed {run.header.seed}" for run in runs]
+    # Copies of a run would have one name, so their paths follow.
+    paths, counts = statistics.short_names([run.path for run in runs]), Counter(names)
+    return [f"{name}, {path}" if counts[name] > 1 else name for name, path in zip(names, paths, strict=True)]
 
 
 def _key(run: StoredRun) -> _Key:
@@ -340,6 +350,8 @@ def _spreads(
     spreads = []
     for number, group in enumerate(groups):
         evaluated = [returns[_key(run)] for run in group.runs if _key(run) in returns]
+        # The label stands above the histograms.
+        evaluated = [(name.removeprefix(f"{group.label}, "), values) for name, values in evaluated]
         # If all held-out episodes of a champion failed, there is nothing to draw.
         known = [(name, values) for name, values in evaluated if len(values)]
         if not known:
