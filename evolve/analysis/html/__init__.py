@@ -138,15 +138,11 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     return Clip(mp4, jpeg, shows)
 
 
-def _go_on() -> None:
-    """Never stop the work on a page. In a script, Ctrl-C raises KeyboardInterrupt."""
-
-
 def render(
     groups: Sequence[RunGroup],
     summaries: Sequence[RunSummary],
     empty: Sequence[Path] = (),
-    check: _Check = _go_on,
+    check: _Check = lambda: None,
 ) -> str:
     """Return the HTML page of groups and the summaries of their runs.
 
@@ -166,8 +162,11 @@ def render(
             champions[_key(run)] = reported_champion(run, group)
     # The conclusion, the comparison and the curves count only the longest run of each seed.
     compared, notes = comparison.deduplicate_seeds(groups)
-    best = {group.label: champions[_key(best_run(group))] for group in compared}
+    best = [champions[_key(best_run(group))] for group in compared]
     shown = comparison.best_groups(compared, MOST_EXPERIMENTS)
+    omission = ""
+    if len(shown) < len(groups):
+        omission = f"Only the best {len(shown)} of {len(groups)} experiments are shown here."
     # The evaluations for the table, and the returns for the histograms.
     evaluations = []
     returns = {}
@@ -180,7 +179,7 @@ def render(
     fronts_and_archives = [_front_or_archive(draw, n, group) for n, group in enumerate(shown)]
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
-        verdict=tables.conclude(compared, summaries, [f"{champion.connections} left" for champion in best.values()]),
+        verdict=tables.conclude(compared, summaries, [f"{champion.connections} left" for champion in best]),
         groups=groups,
         runs=named,
         incomplete=statistics.listed([name for name, run in named if not run.complete]),
@@ -198,9 +197,8 @@ def render(
         comparison=_comparison(draw, compared),
         curves=draw("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
         fronts_and_archives=[drawn for drawn in fronts_and_archives if drawn is not None],
-        networks=[_network(draw, n, group, best[group.label]) for n, group in enumerate(shown)],
-        omission=f"Only the best {len(shown)} of {len(groups)} experiments are shown here.",
-        omits=len(shown) < len(groups),
+        networks=[_network(draw, n, group, champions[_key(best_run(group))]) for n, group in enumerate(shown)],
+        omission=omission,
         films=_films(compared, summaries),
         without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
         held_out=tables.held_out_table(evaluations) if evaluations else None,
@@ -218,7 +216,7 @@ def make_page(
     runs: Sequence[StoredRun],
     groups: Sequence[RunGroup],
     summarize: Callable[[StoredRun, bool], RunSummary] | None,
-    check: _Check = _go_on,
+    check: _Check = lambda: None,
 ) -> tuple[str, bool]:
     """Return the HTML page of runs, and whether it has a film.
 
