@@ -64,12 +64,19 @@ def mask_unit(config: Config) -> str:
     return "coefficients" if span else "connections"
 
 
-def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]:
+def read_groups(
+    files: Sequence[Path], check: Callable[[], None] = lambda: None
+) -> tuple[list[StoredRun], list[RunGroup]]:
     """Read run files. Return all runs, and the groups of those runs that have a complete generation.
 
     Raises InputError if a file cannot be read, and RunError if no run has a complete generation.
+
+    check: Called before each file. It may raise Stopped.
     """
-    runs = [store.read(path) for path in files]
+    runs = []
+    for path in files:
+        check()
+        runs.append(store.read(path))
     return runs, begun_groups(runs)
 
 
@@ -466,6 +473,20 @@ def best_run(group: RunGroup) -> StoredRun:
     return max(group.runs, key=lambda run: score(run) if np.isfinite(score(run)) else -np.inf)
 
 
+def best_groups(groups: Sequence[RunGroup], most: int) -> list[RunGroup]:
+    """Return at most `most` groups, in their order: the best of each environment, then the second best of each, …"""
+    evaluated = any_evaluated(run for group in groups for run in group.runs)
+    score = _held_out_mean if evaluated else _last_best
+    # The place of each group in its environment, from 0 on.
+    places: dict[str, int] = {}
+    for own in by_environment(groups):
+        means = {group.label: statistics.mean(np.array([score(run) for run in group.runs])) for group in own}
+        ranked = sorted(means, key=lambda label: np.nan_to_num(means[label], nan=-np.inf), reverse=True)
+        places |= {label: place for place, label in enumerate(ranked)}
+    best = sorted(places, key=lambda label: places[label])[:most]
+    return [group for group in groups if group.label in best]
+
+
 def any_evaluated(runs: Iterable[StoredRun]) -> bool:
     """Return whether any run has a held-out mean. Otherwise runs are compared by their fitness in training."""
     return any(np.isfinite(_held_out_mean(run)) for run in runs)
@@ -499,15 +520,17 @@ def _note_on_missing(runs: Sequence[StoredRun]) -> str:
             some_failed.append(f"{path} ({failed} of {len(run.held_out.returns)})")
     notes = []
     if all_failed:
-        notes.append(f"Every held-out episode failed: {', '.join(all_failed)}.")
+        notes.append(f"Every held-out episode failed: {statistics.listed(all_failed)}.")
     left_out = "Left out, since not" if any_evaluated(runs) else "Not"
     if not_evaluated:
-        notes.append(f"{left_out} evaluated on held-out episodes: {', '.join(not_evaluated)}. {_HOW_TO_EVALUATE}")
+        named = statistics.listed(not_evaluated)
+        notes.append(f"{left_out} evaluated on held-out episodes: {named}. {_HOW_TO_EVALUATE}")
     # A champion after fewer generations must not be compared with the others, so the cure is to complete the run.
     if incomplete:
-        notes.append(f"{left_out} complete: {', '.join(incomplete)}. To complete: python -m evolve.run --resume FILE")
+        named = statistics.listed(incomplete)
+        notes.append(f"{left_out} complete: {named}. To complete: python -m evolve.run --resume FILE")
     if some_failed:
-        notes.append(f"Held-out episodes that failed are left out of the means: {', '.join(some_failed)}.")
+        notes.append(f"Held-out episodes that failed are left out of the means: {statistics.listed(some_failed)}.")
     return " ".join(notes)
 
 

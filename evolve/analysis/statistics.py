@@ -25,6 +25,7 @@ _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 # The 97.5 % quantiles of Student's t with 1 to 9 degrees of freedom.
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
 _LONGEST_TEXT = 2000  # characters
+_MOST_LISTED = 8  # names
 _LARGEST_DECIMAL = 1e15  # larger numbers have four significant digits instead of two decimals
 _ROUNDING_ERROR = 1e-14  # smaller numbers are shown as 0
 _SMALLEST_DECIMAL = 0.01  # smaller numbers have three significant digits instead of three decimals
@@ -260,6 +261,12 @@ def words(value: object, separator: str = ", ") -> str:
     if isinstance(value, list | tuple) and value and not any(isinstance(part, list | dict) for part in value):
         return sanitize(separator.join(map(sanitize, value)), _LONGEST_TEXT)
     return sanitize(value, _LONGEST_TEXT)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as one text. Of many names it has only the first, and the number of the others."""
+    others = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {others:,} more" if others > 0 else "")
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:

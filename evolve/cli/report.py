@@ -20,6 +20,7 @@ from evolve.cluster.hosts import Work
 from evolve.errors import InputError, Stopped, is_installed, sanitize
 from evolve.store import StoredRun, run_files
 from evolve.store.disk import check_writable
+from evolve.store.reading import by_numbers
 from evolve.training.experiment import PlannedRun
 from evolve.training.plan import threads_for
 
@@ -49,15 +50,16 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
     Raises InputError if a file cannot be read or the page cannot be written, RunError if no run has a complete
     generation, and Stopped.
     """
-    runs, groups = read_groups(files)
+    check = app.stop.check
+    runs, groups = read_groups(files, check)
     for note in deduplicate_seeds(groups)[1]:  # the page itself shows all runs
         say("report", note)
     if quick:
-        page, has_film = html.make_page(runs, groups, None)
+        page, has_film = html.make_page(runs, groups, None, check)
     else:
         number_of_runs = sum(len(group.runs) for group in groups)
         with ReportProgress(number_of_runs) as progress:
-            page, has_film = html.make_page(runs, groups, partial(_summarize, app, progress))
+            page, has_film = html.make_page(runs, groups, partial(_summarize, app, progress), check)
     html.save(page, output)
     return has_film
 
@@ -116,7 +118,8 @@ def write_after_runs(app: App, runs: Sequence[PlannedRun]) -> str:
 
     Raises Stopped, with the command that makes the page later, if a stop is requested.
     """
-    page, files = path_for(runs), [run.path for run in runs]
+    # In the order of `evolve report DIR`, so that each experiment has the same colour on all pages and figures.
+    page, files = path_for(runs), sorted((run.path for run in runs), key=by_numbers)
     try:
         has_film = write_page(app, files, page)
     except Stopped as why:

@@ -362,7 +362,8 @@ def run_files(paths: Sequence[Path]) -> list[Path]:
         if inside is None:
             found.append(path)
         else:
-            found += [file for file in inside if file not in found]
+            known = set(found)  # a list would be searched once for each file
+            found += [file for file in inside if file not in known]
     return found
 
 
@@ -382,14 +383,14 @@ def run_files_in(path: Path) -> list[Path] | None:
         return None
     # In Python 3.11 `rglob` raises an error if `stat` fails, as for a link to too long a name.
     names = (Path(folder, name) for folder, _, files in os.walk(path) for name in fnmatch.filter(files, "seed-*.h5"))
-    found = sorted(filter(os.path.isfile, names), key=_by_numbers)
+    found = sorted(filter(os.path.isfile, names), key=by_numbers)
     if not found:
         got = "none in it or below it" if os.access(path, os.R_OK | os.X_OK) else "no permission to read it"
         raise InputError(str(path), "a directory that holds run files (seed-S.h5)", got)
     return found
 
 
-def _by_numbers(path: Path) -> tuple[list[list[str | float]], str]:
+def by_numbers(path: Path) -> tuple[list[list[str | float]], str]:
     """Return a sort key that compares numbers in names as numbers: population=8 comes before population=16."""
     # Texts and numbers take turns, so texts are only compared with texts, and numbers with numbers.
     parts = [re.split(r"(\d+(?:\.\d+)?)", part) for part in path.parts]

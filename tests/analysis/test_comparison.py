@@ -12,6 +12,7 @@ from evolve import networks, store
 from evolve.analysis import statistics
 from evolve.analysis.comparison import (
     RunGroup,
+    best_groups,
     compare_groups,
     deduplicate_seeds,
     group_runs,
@@ -20,7 +21,8 @@ from evolve.analysis.comparison import (
     seeds_in_words,
     uneven_lengths,
 )
-from evolve.analysis.html.tables import comparison_table, conclude, differing_settings
+from evolve.analysis.generations import evaluation_of
+from evolve.analysis.html.tables import comparison_table, conclude, differing_settings, held_out_table
 from evolve.config import Config, parse
 from evolve.errors import InputError
 from evolve.store import HeldOut, Record, StoredRun
@@ -343,8 +345,36 @@ def test_a_group_without_scores_is_not_the_best():
     groups = [RunGroup(label, Config(), (failed,)) for label in ("a", "b")]
     found = compare_groups(groups)
     assert [(row.best, row.against_best) for row in found.rows] == [(False, "")] * 2
-    assert comparison_table(found).columns[-1][0] == "95 % interval"
+    assert comparison_table(found, groups).columns[-1][0] == "95 % interval"
     assert conclude(groups, [], ["", ""]) == ["CartPole-v1: none of 2 experiments has a score."]
+
+
+def test_the_best_groups_are_those_of_all_environments():
+    groups = [group("a1", [1]), group("b1", [9], "B-v0"), group("a3", [3]), group("a2", [2]), group("a0", [np.nan])]
+    for most, best in ((1, ["a3"]), (2, ["b1", "a3"]), (3, ["b1", "a3", "a2"]), (9, ["a1", "b1", "a3", "a2", "a0"])):
+        assert [each.label for each in best_groups(groups, most)] == best
+
+
+def test_tables_have_a_column_for_each_metric():
+    """A failed episode does not count. Experiments may have different metrics."""
+
+    def measured(seed, **metrics):
+        kept = run(seed, 0.0).held_out
+        returns, seeds = np.array([1.0, 2.0, np.nan]), np.zeros(3, np.int64)
+        metrics = {name: np.array(values) for name, values in metrics.items()}
+        return replace(run(seed, 0.0), held_out=replace(kept, returns=returns, seeds=seeds, metrics=metrics))
+
+    early = measured(1, eaten=[1, 2, 9], found=[True, True, False]), measured(2, eaten=[3, 4, 9])
+    late = (measured(1, eaten_late=[0.5, 0.5, 9.0]),)
+    groups = [RunGroup("early", Config(), early), RunGroup("late", Config(), late)]
+    table = comparison_table(compare_groups(groups), groups)
+    assert [name for name, _ in table.columns[-3:]] == ["mean eaten", "mean eaten_late", "mean found"]
+    assert {row[0]: row[-3:] for row in table.rows} == {
+        "early": ("2.50", "none", "1.00"), "late": ("none", "0.500", "none")
+    }  # fmt: skip
+    table = held_out_table([(str(n), evaluation_of(each)) for n, each in enumerate(early)])
+    assert [name for name, _ in table.columns[-3:]] == ["failed", "mean eaten", "mean found"]
+    assert [row[-3:] for row in table.rows] == [("1", "1.50", "1.00"), ("1", "3.50", "none")]
 
 
 @pytest.mark.parametrize(

@@ -416,6 +416,26 @@ def test_the_load_of_many_ranks_stands_side_by_side(runs):
         assert text in few
 
 
+def test_the_load_of_many_runs_is_a_sum(runs):
+    run = store.read(runs / "a" / "seed-1.h5")
+
+    def of(*busy):
+        return replace(run, records=(replace(run.records[0], busy_seconds=np.array(busy), seconds=2.0),))
+
+    drawn = figures.draw_load([("one", of(1.0))] * 10 + [("two", of(0.5, 2.0))])
+    assert [panel.get_title(loc="left") for panel in drawn.axes] == ["sum of 11 runs"]
+    assert {"10.50 s, 48 %", "2.00 s, 9 %"} <= set(texts_of(drawn))
+
+
+def test_the_returns_of_many_champions_are_a_histogram_of_their_means():
+    champions = [(str(n), np.array([0.0, 2.0 * n])) for n in range(11)]
+    (panel,) = figures.draw_returns(champions).axes
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("mean return of a champion", "champions")
+    (bars,) = panel.containers
+    assert sum(bar.get_height() for bar in bars) == 11
+    assert (bars[0].get_x(), bars[-1].get_x() + bars[-1].get_width()) == pytest.approx((0, 10))
+
+
 def test_drawing_leaves_the_user_s_settings_alone(runs):
     import matplotlib
 

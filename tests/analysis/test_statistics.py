@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evolve.analysis import statistics
-from evolve.analysis.statistics import duration, number, short_names, words
+from evolve.analysis.statistics import duration, listed, number, short_names, words
 
 
 @pytest.mark.parametrize("size", [2, 3, 9, 10, 11, 12, 40, 100, 1000])
@@ -183,3 +183,9 @@ def test_names_are_paths_without_their_common_directories():
     assert short_names(paths[:1]) == ["seed-1.h5"]
     assert short_names([Path("runs/a.h5"), Path("/runs/b.h5")]) == ["runs/a.h5", "/runs/b.h5"]
     assert short_names([]) == []
+
+
+def test_of_many_names_the_first_are_listed():
+    assert listed([]) == ""
+    assert listed(list("abcdefgh")) == "a, b, c, d, e, f, g, h"
+    assert listed(list("abcdefghij")) == "a, b, c, d, e, f, g, h and 2 more"

@@ -1,7 +1,9 @@
 """The report command: a complete, safe and self-contained page for all kinds of files."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 from dataclasses import replace
 from html import escape
@@ -132,6 +134,7 @@ def test_quickly_no_episode_is_played_and_a_seed_counts_once(call, runs, tmp_pat
     )
     assert (done.code, done.err) == (0, f"evolve.report: {left_out}\n")
     text = Page(tmp_path / "report.html").text
+    assert re.search(r"seed 2, \S.*/ copy/ seed-2\.h5 not checked", text)
     for part in ("not checked", f"python -m evolve.verify {first}",
                  "No film was made, as no episode was played.",
                  "noise=0.05, copy.h5",  # a table may break the name of a sweep's directory after a comma
@@ -168,8 +171,8 @@ def test_runs_that_differ_are_told_by_two_ranks_too_and_spoil_no_other(call, com
     text = Page(tmp_path / "report.html").text
     assert "generation 0: candidate" in text
     assert "Random stream: " in text
-    verdicts = dict(re.findall(r"(\S+\.h5) (equal|different) ", text[text.index("Verification") :]))
-    assert verdicts == {"seed-1.h5": "different", "seed-0.h5": "different", "seed-2.h5": "equal"}
+    verdicts = dict(re.findall(r"(seed \d) (equal|different) ", text[text.index("Verification") :]))
+    assert verdicts == {"seed 4": "different", "seed 0": "different", "seed 2": "equal"}
 
 
 @pytest.mark.parametrize(
@@ -195,6 +198,23 @@ def test_a_stop_ends_a_film_and_its_page(call, runs, monkeypatch, tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_page_between_figures(call, runs, monkeypatch, tmp_path, number):
+    draw_load = Mock()
+    monkeypatch.setattr(html.figures, "draw_load", draw_load)
+    monkeypatch.setattr(html.figures, "draw_curves", lambda *_, **__: os.kill(os.getpid(), number))
+    done = call("report", runs / "a", "--quick")
+    assert (done.code, done.err) == (75, f"evolve.report: stopped by {number.name}\n")
+    assert not draw_load.called
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_signal_ends_the_reading_of_files(runs):
+    check = Mock(side_effect=[None, Stopped("stopped by SIGTERM")])
+    with pytest.raises(Stopped):
+        read_groups(sorted((runs / "a").glob("*.h5")), check)
+
+
 def test_only_a_run_that_was_to_be_filmed_has_no_film(runs, monkeypatch):
     monkeypatch.setattr(html, "reload", Mock(side_effect=InputError("env.id", "an environment", "none")))
     found = [html.summarize_run(store.read(runs / "a" / "seed-1.h5"), filmed, None, None) for filmed in (True, False)]
@@ -207,6 +227,10 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
     for path in sorted(runs.glob("*/*.h5")):
         assert store.read(path).records[-1].digest.decode() in page.text
         assert f"{path.parent.name}/ {path.name}" in page.text
+    # The comparison comes first. Rows have the label of the experiment and the seed, and one table has the files.
+    assert page.sections == ["comparison", *SECTIONS]
+    assert page.text.count("survivors 4, seed 2") >= 5
+    assert page.text.count("a/ seed-2.h5") == 1
     for text in ("survivors 4 (2 seeds)", "survivors 6 (1 seed)", "of 2 experiments survivors ",
                  "because the same scores choose the best.", "Settings in which the experiments differ",
                  "experiment strategy.survivors survivors 4 4 survivors 6 6",
@@ -279,6 +303,33 @@ def test_a_page_explains_only_what_it_shows(runs, monkeypatch, special):
         assert (text in page) == shown, text
 
 
+def test_many_runs_are_summarized(runs, tmp_path):
+    """A figure has no panel for each run, a long table is folded, and a note does not name each run."""
+    (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
+    header = read.header
+    many = tuple(
+        replace(read, path=Path(f"seed-{n}.h5"), header=replace(header, seed=n), complete=False) for n in range(21)
+    )
+    html.save(html.render([replace(group, runs=many)], list(map(RunSummary, many)), []), tmp_path / "x.html")
+    page = Page(tmp_path / "x.html")
+    for text in ("Training 21 rows", "The distribution of the mean returns of 21 champions.", "sum of 21 runs",
+                 "seed 6, seed 7 and 13 more. Such a run is still being written", "6 2 21 seeds"):  # fmt: skip
+        assert text in page.text, text
+    assert page.source.count('aria-label="Histogram') == 1
+    assert "every held-out episode returned" not in page.text
+
+
+def test_of_many_experiments_only_the_best_are_drawn_and_filmed(runs, monkeypatch):
+    monkeypatch.setattr(html, "MOST_EXPERIMENTS", 1)
+    read, groups = read_groups([runs / name / "seed-1.h5" for name in "ab"])
+    filmed = []
+    page, _ = html.make_page(read, groups, lambda run, film: filmed.append(film) or RunSummary(run))
+    assert filmed == [True, False]  # only the first has held-out returns
+    assert page.count('aria-label="Network of the champion of survivors 4"') == 1
+    assert 'aria-label="Network of the champion of survivors 6"' not in page
+    assert "Only the best 1 of 2 experiments are shown here." in page
+
+
 def test_films_and_verification(runs, tmp_path):
     read, groups = read_groups(sorted((runs / "a").glob("*.h5")))
     same = read[0].header.manifest
@@ -294,7 +345,8 @@ def test_films_and_verification(runs, tmp_path):
     poster = 'poster="data:image/jpeg;base64,/9g="'
     film = 'src="data:video/mp4;base64,AAECAwQF'
     assert page.source.count(f"<video controls muted loop playsinline {poster} {film}") == 1
-    for text in ("seed-2.h5: It was <dark>.", "equal 3 champions & 6 episodes", "different generation 2", "none.h5: no",
+    for text in ("seed 2: It was <dark>.", "equal 3 champions & 6 episodes", "different generation 2",
+                 "No generation is complete yet, so the page leaves out: none.h5.",
                  "packages.numpy differs", "1 entry differs"):  # fmt: skip
         assert text in page.text, text
 
@@ -303,8 +355,8 @@ def test_each_film_that_is_missing_has_its_reason(runs):
     read = [store.read(runs / name / "seed-1.h5") for name in "ab"]
     reasons = [RunSummary(run, why_no_film=why) for run, why in zip(read, ("Too dark.", "Too cold."), strict=True)]
     page = html.render(comparison.begun_groups(read), reasons)
-    assert "a/seed-1.h5: Too dark." in page
-    assert "b/seed-1.h5: Too cold." in page
+    assert "survivors 4, seed 1: Too dark." in page
+    assert "survivors 6, seed 1: Too cold." in page
 
 
 def test_two_runs_of_one_path_are_told_apart(runs):
@@ -353,7 +405,7 @@ def test_a_running_and_a_killed_file(start, call, tmp_path):
         assert re.search(r"\d+ of 9,999, not complete", page.text)
         assert "can be continued with --resume" in page.text
         assert "Not evaluated: python -m evolve.evaluate" in page.text
-    assert "seed-9.h5: no generation is complete yet" in page.text
+    assert f"No generation is complete yet, so the page leaves out: {empty}." in page.text
 
 
 @pytest.mark.parametrize(

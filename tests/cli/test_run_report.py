@@ -42,13 +42,14 @@ def test_an_exact_walker_is_filmed_for_the_page(call, absent, tmp_path):
     assert (done.code, "[box2d]" in done.err, (tmp_path / "other").exists()) == (2, True, False)
 
 
-def test_a_sweep_has_one_page_in_its_directory(call, monkeypatch):
+def test_a_sweep_has_one_page_in_its_directory_in_the_order_of_its_files(call, monkeypatch):
     write_page = Mock(return_value=False)
     monkeypatch.setattr(report, "write_page", write_page)
-    done = call("run", *TINY, "--set", "sweep.strategy.survivors=[1, 2]", "-e", "toys:Switches-v0", "--report").ok()
+    done = call("run", *TINY, "--set", "sweep.strategy.survivors=[2, 1]", "-e", "toys:Switches-v0", "--report").ok()
     assert "Report: out/report.html" in done.out.splitlines()  # that environment cannot be drawn
     files = [Path(f"out/survivors={number}/seed-0.h5") for number in (1, 2)]
     write_page.assert_called_once_with(ANY, files, Path("out/report.html"))
+    assert store.run_files([Path("out")]) == files
 
 
 @pytest.mark.parametrize(

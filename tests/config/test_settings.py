@@ -187,6 +187,14 @@ def test_malformed_toml_is_refused():
     assert wrong.value.argument == "my.toml"
 
 
+def test_a_document_that_is_read_again_has_a_table_of_its_own():
+    text = '[env]\nwrappers = [{id = "a"}]'
+    for _ in range(2):
+        table = read_table(text, "it")
+        assert table == {"env": {"wrappers": [{"id": "a"}]}}
+        table["env"]["wrappers"][0]["id"] = "b"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -4,7 +4,14 @@ Each `draw_…` function returns a matplotlib figure. `save` writes a figure, an
 matplotlib comes with the extra `plot`. Only `style` imports it.
 """
 
-from evolve.analysis.figures.comparison import draw_archive, draw_comparison, draw_front, draw_load, draw_returns
+from evolve.analysis.figures.comparison import (
+    MOST_PANELS,
+    draw_archive,
+    draw_comparison,
+    draw_front,
+    draw_load,
+    draw_returns,
+)
 from evolve.analysis.figures.curves import AXES, draw_curves
 from evolve.analysis.figures.network import DrawnNetwork, connections_of, draw_champion, draw_network, network_of
 from evolve.analysis.figures.style import FORMATS, check_library, save, to_bytes, to_svg

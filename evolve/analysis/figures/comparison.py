@@ -28,6 +28,8 @@ _COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against the best", 1.05))
 _DIGIT = 0.076  # the width of a digit in a column, in inches
 _MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 41
+MOST_PANELS = 10
+"""The largest number of runs that have a panel each. More panels could not be compared, and take minutes to draw."""
 _EARLIER = (0.02, 0.1, 0.3)  # shares of a single run's generations; the fronts after them are drawn, too
 _MARKERS = "os^v"  # of fronts; the next marker is used when all colours are used up
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
@@ -138,7 +140,14 @@ def _spread_apart(scores: Float64) -> Float64:
 
 @style.styled
 def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
-    """Return histograms of the finite returns [N] of named champions, with means and their intervals."""
+    """Return histograms of the finite returns [N] of named champions, with means and their intervals.
+
+    More than `MOST_PANELS` champions have one histogram, of their mean returns.
+    """
+    counted, axis = "episodes", "return of an episode"
+    if len(samples) > MOST_PANELS:
+        counted, axis = "champions", "mean return of a champion"
+        samples = [("", np.array([statistics.mean(returns) for _, returns in samples]))]
     samples = [(name, drawable(returns)) for name, returns in samples]
     figure = style.new_figure(0.6 + 1.25 * len(samples))
     panels = figure.subplots(len(samples), 1, squeeze=False, sharex=True)[:, 0]
@@ -150,13 +159,13 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
         if interval is not None:
             panel.axvspan(*interval, color=COLOURS[0], alpha=0.2, lw=0, label="95 % interval of the mean")
         panel.axvline(statistics.mean(returns), color=COLOURS[0], lw=1.8, label="mean")
-        panel.set_ylabel("episodes")
+        panel.set_ylabel(counted)
         panel.grid(False, axis="x")
         if len(samples) > 1:
             panel.set_title(name)
     lines, labels = panels[0].get_legend_handles_labels()
     figure.legend(lines, labels, loc="outside upper right", ncols=2, fontsize=8.5)
-    panels[-1].set_xlabel("return of an episode")
+    panels[-1].set_xlabel(axis)
     panels[-1].ticklabel_format(axis="x", useOffset=False)
     return figure
 
@@ -175,15 +184,23 @@ def _edges_of_bins(returns: Float64) -> Float64:
 
 @style.styled
 def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
-    """Return the figure of the load of named runs: the busy time of each rank beside the time of all generations."""
+    """Return the figure of the load of named runs: the busy time of each rank beside the time of all generations.
+
+    More than `MOST_PANELS` runs have one panel, with the sums of their times.
+    """
     # A rank that was absent from a generation has NaN there.
     busy = [np.nan_to_num([record.busy_seconds for record in run.records]).sum(axis=0) for _, run in runs]
+    # A damaged run file may hold NaN, or no time at all, but an axis needs a length.
+    totals = [float(np.nan_to_num([record.seconds for record in run.records]).sum()) or 1.0 for _, run in runs]
+    names = [name for name, _ in runs]
+    if len(runs) > MOST_PANELS:
+        most = max(map(len, busy))  # runs may differ in their number of ranks
+        busy = [np.sum([np.pad(ranks, (0, most - len(ranks))) for ranks in busy], axis=0)]
+        totals, names = [sum(totals)], [f"sum of {len(runs):,} runs"]
     heights = [0.45 + 0.27 * len(ranks) if len(ranks) <= _MOST_NAMED else 1.7 for ranks in busy]
     figure = style.new_figure(sum(heights) + 0.4)
-    panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for panel, ranks, (name, run) in zip(panels, busy, runs, strict=True):
-        # A damaged run file may hold NaN, or no time at all, but an axis needs a length.
-        total = float(np.nan_to_num([record.seconds for record in run.records]).sum()) or 1.0
+    panels = figure.subplots(len(busy), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for panel, ranks, total, name in zip(panels, busy, totals, names, strict=True):
         few = len(ranks) <= _MOST_NAMED
         draw = _load_rows if few else _load_columns
         draw(panel, ranks, total)

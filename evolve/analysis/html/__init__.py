@@ -6,8 +6,10 @@ verification and for a film. Then `render` draws the figures and fills the templ
 """
 
 import base64
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ from evolve.training import Experiment, reload, reload_policy
 
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
+MOST_EXPERIMENTS = 12
+"""The largest number of experiments with a film, a network and histograms. Of more experiments the best have them."""
 _NO_EPISODE_PLAYED = "No film was made, as no episode was played."
 _FRONT = (
     "The front: genomes for which no other genome is as good in all goals and better in one. The hypervolume is the "
@@ -37,6 +41,7 @@ _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candid
 _MAX_CHECKED = 10  # the largest number of generations whose champions are evaluated again
 _FILM_SECONDS = 12.0
 _Key = tuple[Path, str, str]
+_Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,10 @@ class Picture:
 
     svg: str
     description: str
+
+
+_Draw = Callable[[str, str, Any], Picture]
+"""Makes a picture from a name that no other picture of the page has, a description, and a figure."""
 
 
 @dataclass(frozen=True)
@@ -129,20 +138,35 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     return Clip(mp4, jpeg, shows)
 
 
-def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: Sequence[Path] = ()) -> str:
+def render(
+    groups: Sequence[RunGroup],
+    summaries: Sequence[RunSummary],
+    empty: Sequence[Path] = (),
+    check: _Check = lambda: None,
+) -> str:
     """Return the HTML page of groups and the summaries of their runs.
 
     Raises InputError if Jinja2 or matplotlib is not installed.
 
     empty: The files of runs that have not completed a generation. They are in no group.
+    check: Called before each champion and each figure. It may raise Stopped.
     """
     runs = [summary.run for summary in summaries]
-    names = statistics.short_names([run.path for run in runs])
+    names = _run_names(groups, runs)
     named = list(zip(names, runs, strict=True))
-    champions = {_key(run): reported_champion(run, group) for group in groups for run in group.runs}
+    draw = partial(_picture, check)
+    champions = {}
+    for group in groups:
+        for run in group.runs:
+            check()
+            champions[_key(run)] = reported_champion(run, group)
     # The conclusion, the comparison and the curves count only the longest run of each seed.
     compared, notes = comparison.deduplicate_seeds(groups)
     best = [champions[_key(best_run(group))] for group in compared]
+    shown = comparison.best_groups(compared, MOST_EXPERIMENTS)
+    omission = ""
+    if len(shown) < len(groups):
+        omission = f"Only the best {len(shown)} of {len(groups)} experiments are shown here."
     # The evaluations for the table, and the returns for the histograms.
     evaluations = []
     returns = {}
@@ -152,34 +176,36 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
             evaluations.append((name, evaluation))
             returns[_key(run)] = name, statistics.finite(evaluation.returns)
     unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
-    fronts_and_archives = [_front_or_archive(n, group) for n, group in enumerate(compared)]
+    fronts_and_archives = [_front_or_archive(draw, n, group) for n, group in enumerate(shown)]
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
         verdict=tables.conclude(compared, summaries, [f"{champion.connections} left" for champion in best]),
         groups=groups,
         runs=named,
-        empty=[str(path) for path in empty],
+        incomplete=statistics.listed([name for name, run in named if not run.complete]),
+        empty=statistics.listed([str(path) for path in empty]),
         tables=[
             tables.experiments_table(compared),
             tables.training_table(names, runs),
             tables.champion_table(names, runs, [champions[_key(run)].connections for run in runs]),
-            tables.digest_table(names, runs),
+            tables.file_table(names, runs),
         ],
         notes=notes,
         costs_connections=comparison.costs_connections(compared),
         connections_vary=comparison.connections_vary(compared),
         fitness=comparison.fitness_in_words(compared),
-        comparison=_comparison(compared),
-        curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
+        comparison=_comparison(draw, compared),
+        curves=draw("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
         fronts_and_archives=[drawn for drawn in fronts_and_archives if drawn is not None],
-        networks=[_network(n, group, champion) for n, (group, champion) in enumerate(zip(compared, best, strict=True))],
+        networks=[_network(draw, n, group, champions[_key(best_run(group))]) for n, group in enumerate(shown)],
+        omission=omission,
         films=_films(compared, summaries),
         without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
         held_out=tables.held_out_table(evaluations) if evaluations else None,
-        spreads=_spreads(groups, returns),
+        spreads=_spreads(draw, shown, returns),
         not_evaluated=[tables.file_argument(run) for run in runs if run.held_out is None],
         verification=tables.verification_table(names, summaries),
-        load=_picture("load", "Busy seconds of each rank", figures.draw_load(named)),
+        load=draw("load", "Busy seconds of each rank", figures.draw_load(named)),
         differing_settings=tables.differing_settings(groups),
         manifest=tables.manifest_values(names, runs),
     )
@@ -187,23 +213,37 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
 
 
 def make_page(
-    runs: Sequence[StoredRun], groups: Sequence[RunGroup], summarize: Callable[[StoredRun, bool], RunSummary] | None
+    runs: Sequence[StoredRun],
+    groups: Sequence[RunGroup],
+    summarize: Callable[[StoredRun, bool], RunSummary] | None,
+    check: _Check = lambda: None,
 ) -> tuple[str, bool]:
     """Return the HTML page of runs, and whether it has a film.
 
     groups: The groups of the runs that have completed a generation.
     summarize: Plays episodes of a run again. Its second argument says whether to film the champion: the best run of
-        each group is filmed. None to play no episodes.
+        each group is filmed, or of the best groups if there are many. None to play no episodes.
+    check: Called before each figure. It may raise Stopped.
     """
     begun = [run for group in groups for run in group.runs]
     if summarize is None:
         summaries = [RunSummary(run, why_no_film=_NO_EPISODE_PLAYED) for run in begun]
     else:
         counted, _ = comparison.deduplicate_seeds(groups)
-        best = {_key(best_run(group)) for group in counted}  # one film for each experiment
+        # One film for each experiment.
+        best = {_key(best_run(group)) for group in comparison.best_groups(counted, MOST_EXPERIMENTS)}
         summaries = [summarize(run, _key(run) in best) for run in begun]
     empty = [run.path for run in runs if not run.num_generations]
-    return render(groups, summaries, empty), any(summary.film for summary in summaries)
+    return render(groups, summaries, empty, check), any(summary.film for summary in summaries)
+
+
+def _run_names(groups: Sequence[RunGroup], runs: Sequence[StoredRun]) -> list[str]:
+    """Return the name of each run: the label of its experiment, if there are several, and its seed."""
+    labels = {_key(run): f"{group.label}, " if len(groups) > 1 else "" for group in groups for run in group.runs}
+    names = [f"{labels[_key(run)]}seed {run.header.seed}" for run in runs]
+    # Copies of a run would have one name, so their paths follow.
+    paths, counts = statistics.short_names([run.path for run in runs]), Counter(names)
+    return [f"{name}, {path}" if counts[name] > 1 else name for name, path in zip(names, paths, strict=True)]
 
 
 def _key(run: StoredRun) -> _Key:
@@ -226,12 +266,13 @@ def _template() -> Any:
     return jinja2.Environment(loader=loader, undefined=undefined, autoescape=True, **blocks).get_template("report.html")
 
 
-def _picture(name: str, description: str, figure: Any) -> Picture:
-    """Return a figure as a picture of the page. name: a name that no other picture of the page has."""
+def _picture(check: _Check, name: str, description: str, figure: Any) -> Picture:
+    """Return a figure as a picture of the page, see `_Draw`."""
+    check()
     return Picture(figures.to_svg(figure, name), description)
 
 
-def _front_or_archive(number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
+def _front_or_archive(draw: _Draw, number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
     """Return a group's label, a caption, and a picture of the front or the archive of its best run.
 
     If the picture cannot be drawn, the reason replaces it. None if the strategy has neither a front nor an archive.
@@ -248,17 +289,17 @@ def _front_or_archive(number: int, group: RunGroup) -> tuple[str, str, Picture |
             return None
     except EvolveError as error:
         return group.label, "", str(error)
-    picture = _picture(f"kept{number}", what.partition(".")[0], figure)
+    picture = draw(f"kept{number}", what.partition(".")[0], figure)
     return group.label, f"{_seed_in_words(run, group)}. {what}", picture
 
 
-def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...]] | None:
+def _comparison(draw: _Draw, groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...]] | None:
     """Return the comparison of several groups: a table, a figure and notes. None for a single group."""
     if len(groups) < 2:
         return None
     found = comparison.compare_groups(groups)
-    picture = _picture("comparison", found.score, figures.draw_comparison(found, titled=False))
-    return tables.comparison_table(found), picture, found.notes
+    picture = draw("comparison", found.score, figures.draw_comparison(found, titled=False))
+    return tables.comparison_table(found, groups), picture, found.notes
 
 
 def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
@@ -274,7 +315,7 @@ def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
     return ReportedChampion(champion.title, connections, network)
 
 
-def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
+def _network(draw: _Draw, number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
     """Return a group's label, a caption, and a picture of its best champion's network.
 
     If the network cannot be drawn, the reason replaces the picture.
@@ -285,7 +326,7 @@ def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[
         return group.label, f"{caption}.", network
     omission = f", {network.omission_text}" if network.omission_text else ""
     what = f"Network of the champion of {group.label}"
-    picture = _picture(f"network{number}", what, figures.draw_network(network))
+    picture = draw(f"network{number}", what, figures.draw_network(network))
     return group.label, f"{caption}{omission}.", picture
 
 
@@ -296,9 +337,9 @@ def _seed_in_words(run: StoredRun, group: RunGroup) -> str:
 
 
 def _spreads(
-    groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
-) -> list[tuple[str, Picture | None, list[str]]]:
-    """Return for each group with held-out returns its label, histograms, and notes.
+    draw: _Draw, groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
+) -> list[tuple[str, Picture | None, str, list[str]]]:
+    """Return for each group with held-out returns its label, histograms, the quantity in words, and notes.
 
     Notes describe champions whose returns are all equal, because their histograms would show nothing.
 
@@ -307,18 +348,24 @@ def _spreads(
     spreads = []
     for number, group in enumerate(groups):
         evaluated = [returns[_key(run)] for run in group.runs if _key(run) in returns]
+        # The label stands above the histograms.
+        evaluated = [(name.removeprefix(f"{group.label}, "), values) for name, values in evaluated]
         # If all held-out episodes of a champion failed, there is nothing to draw.
         known = [(name, values) for name, values in evaluated if len(values)]
         if not known:
             continue
-        varying = [(name, values) for name, values in known if values.min() < values.max()]
+        # The histogram of many champions shows their means, so it needs no notes.
+        many = len(known) > figures.MOST_PANELS
+        what = f"mean returns of {len(known):,} champions" if many else "returns"
+        varying = [(name, values) for name, values in known if many or values.min() < values.max()]
         picture = None
         if varying:
-            picture = _picture(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
-        constant = tables.names_by((float(values[0]), name) for name, values in known if values.min() == values.max())
+            picture = draw(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
+        equal = [] if many else [(float(values[0]), name) for name, values in known if values.min() == values.max()]
+        constant = tables.names_by(equal)
         returned = "every held-out episode returned"
         notes = [f"{names}: {returned} {statistics.number(value)}" for value, names in constant.items()]
-        spreads.append((group.label, picture, notes))
+        spreads.append((group.label, picture, what, notes))
     return spreads
 
 

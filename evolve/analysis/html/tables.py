@@ -180,11 +180,11 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     keys = sorted(shown, key=lambda key: key.removesuffix("name"))
     labels = [group.label for group in groups]
     cells = [[words(table[key]) for key in keys] for table in settings]
-    corner, row_names, column_names = "experiment", labels, keys
+    corner, row_names, column_names = ("experiment", "name"), labels, keys
     if len(keys) > len(labels):
-        corner, row_names, column_names = "setting", keys, labels
+        corner, row_names, column_names = ("setting", ""), keys, labels
         cells = [list(column) for column in zip(*cells, strict=True)]
-    columns = ((corner, ""), *((name, "key") for name in column_names))
+    columns = (corner, *((name, "key") for name in column_names))
     rows = tuple((name, *values) for name, values in zip(row_names, cells, strict=True))
     return ReportTable("Settings in which the experiments differ", columns, rows)
 
@@ -200,11 +200,11 @@ def manifest_values(names: Sequence[str], runs: Sequence[StoredRun]) -> dict[str
 
 
 def names_by(pairs: Iterable[tuple[Key, str]]) -> dict[Key, str]:
-    """Return the names that belong to each key, as one text. pairs: keys and names."""
+    """Return the names that belong to each key, as one text (`listed`). pairs: keys and names."""
     names: dict[Key, list[str]] = {}
     for key, name in pairs:
         names.setdefault(key, []).append(name)
-    return {key: ", ".join(own) for key, own in names.items()}
+    return {key: statistics.listed(own) for key, own in names.items()}
 
 
 def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
@@ -219,7 +219,7 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
     for group in groups:
         config = group.config
         start = "random genomes" if config.start_from is None else config.start_from.describe()
-        seeds = ", ".join(str(run.header.seed) for run in group.runs)
+        seeds = comparison.seeds_in_words(group.runs).removeprefix("seeds ").removeprefix("seed ")
         hidden = config.network.table().get("hidden")
         network = f"{config.network.name}, hidden {words(hidden)}" if hidden else config.network.name
         names = [group.label, config.env.id, network, config.strategy.name]
@@ -228,7 +228,7 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
         rows.append((*map(sanitize, names), f"{config.population:,}", f"{config.episodes:,}", seeds))
     title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
     # The column of starts is left out if all runs began with random genomes.
-    texts = [("experiment", ""), ("environment", ""), ("network", ""), ("strategy", "")]
+    texts = [("experiment", "name"), ("environment", ""), ("network", ""), ("strategy", "")]
     if has_starts:
         texts.append(("start", ""))
     columns = (*texts, *_number_columns("candidates (P)", "episodes each (E)", title))
@@ -249,7 +249,7 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
         ranks = f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}"
         rows.append((name, done, number(run.best_fitness), f"{run.steps:,}", duration(run.seconds), ranks))
     names_of_numbers = ("generations completed", "best fitness in any generation", "environment steps", "wall time")
-    columns = (("run", "run"), *_number_columns(*names_of_numbers), ("ranks", ""))
+    columns = (("run", "name"), *_number_columns(*names_of_numbers), ("ranks", ""))
     return ReportTable("Training", columns, tuple(rows))
 
 
@@ -269,7 +269,7 @@ def champion_table(names: Sequence[str], runs: Sequence[StoredRun], connections:
         score = "not evaluated" if found is None else _mean(found)
         rows.append((name, champion.title, score, remaining))
     mean = "its mean held-out return, 95 % interval"
-    columns = (("run", "run"), ("champion", ""), (mean, "number"), ("left after pruning", ""))
+    columns = (("run", "name"), ("champion", ""), (mean, "number"), ("left after pruning", ""))
     return ReportTable("Champions", columns, tuple(rows))
 
 
@@ -280,30 +280,48 @@ def _mean(found: Evaluation) -> str:
     return f"{number(found.mean)}{spread}"
 
 
-def comparison_table(ranking: Ranking) -> ReportTable:
-    """Return a comparison of groups as a table."""
-    columns = (("experiment", ""), *_number_columns("seeds", "mean", "95 % interval", "against the best"))
+def comparison_table(ranking: Ranking, groups: Sequence[RunGroup]) -> ReportTable:
+    """Return a comparison of groups as a table, with the means of their metrics."""
+    columns = (("experiment", "name"), *_number_columns("seeds", "mean", "95 % interval", "against the best"))
     texts = [(sanitize(row.label), *row.cells[:-1], row.against_best or "–") for row in ranking.rows]
     # The last column is left out if no row is compared with the best.
     shown = len(columns) if any(row.against_best for row in ranking.rows) else len(columns) - 1
-    return ReportTable(f"Comparison: {ranking.score}", columns[:shown], tuple(text[:shown] for text in texts))
+    evaluations = {group.label: [found for found in map(evaluation_of, group.runs) if found] for group in groups}
+    metrics, means = _metric_columns([evaluations[row.label] for row in ranking.rows])
+    rows = tuple((*text[:shown], *own) for text, own in zip(texts, means, strict=True))
+    return ReportTable(f"Comparison: {ranking.score}", (*columns[:shown], *metrics), rows)
 
 
-def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
-    """Return a table of the last digest of each run."""
-    rows = tuple((name, run.digest) for name, run in zip(names, runs, strict=True))
-    return ReportTable("Digest of the last complete generation", (("run", "run"), ("sha256, chained", "digest")), rows)
+def _metric_columns(rows: Sequence[Sequence[Evaluation]]) -> tuple[tuple[TableColumn, ...], list[list[str]]]:
+    """Return a column for each metric, and its cells in each row: the mean over the evaluations of the row."""
+    means = [[statistics.metrics_means(found.metrics, found.returns) for found in row] for row in rows]
+    names = sorted({name for row in means for found in row for name in found})
+    cells = []
+    for row in means:
+        values = [np.array([found.get(name, np.nan) for found in row]) for name in names]
+        cells.append([number(statistics.mean(of_seeds)) for of_seeds in values])
+    return _number_columns(*(f"mean {sanitize(name)}" for name in names)), cells
+
+
+def file_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
+    """Return a table of the file of each run, and of its last digest."""
+    files = statistics.short_names([run.path for run in runs])
+    rows = tuple((name, file, run.digest) for name, file, run in zip(names, files, runs, strict=True))
+    columns = (("run", "name"), ("file", "name"), ("sha256, chained", "digest"))
+    return ReportTable("Files, and digests of the last complete generation", columns, rows)
 
 
 def held_out_table(evaluations: Sequence[tuple[str, Evaluation]]) -> ReportTable:
-    """Return a table of the held-out returns of the champions of named runs."""
+    """Return a table of the held-out returns of the champions of named runs, and of the means of their metrics."""
     rows = []
-    for name, found in evaluations:
+    metrics, means = _metric_columns([[found] for _, found in evaluations])
+    for (name, found), own in zip(evaluations, means, strict=True):
         spread = [number(f(found.returns)) for f in (statistics.median, np.fmin.reduce, np.fmax.reduce)]
         interval = between(found.interval) if found.interval else "none"
-        rows.append((name, f"{len(found.returns):,}", number(found.mean), interval, *spread, f"{found.failed:,}"))
+        returns = number(found.mean), interval, *spread, f"{found.failed:,}"
+        rows.append((name, f"{len(found.returns):,}", *returns, *own))
     names = "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"
-    columns = (("run", "run"), *_number_columns(*names))
+    columns = (("run", "name"), *_number_columns(*names), *metrics)
     return ReportTable("Returns of the held-out champion", columns, tuple(rows))
 
 
@@ -314,7 +332,7 @@ def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) ->
         answer = {None: "not checked", True: "equal", False: "different"}[summary.equal]
         command = f"python -m evolve.verify {file_argument(summary.run)}"
         rows.append((name, answer, words(summary.verification or command)))
-    return ReportTable("Can it be repeated?", (("run", "run"), ("result", ""), ("details", "long")), tuple(rows))
+    return ReportTable("Can it be repeated?", (("run", "name"), ("result", ""), ("details", "long")), tuple(rows))
 
 
 def file_argument(run: StoredRun) -> str:
