@@ -18,8 +18,8 @@ by crowding distance, the largest first; then by their number in the population.
 at least as good in every objective, and better in one. Of genomes that are equal in all objectives, the first dominates
 the others; otherwise copies would fill the front. A genome with an objective that is NaN is behind all fronts.
 
-The champion has the best mean fitness of all parents that were evaluated `trusted` times or more. If no parent was, it
-has the best mean fitness of the parents with the most evaluations.
+The champion is the parent of the best mean fitness. In this mean, a parent with fewer than `trusted` evaluations gets
+the missing ones: each counts with the median of the parents' mean fitness.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,8 +63,8 @@ class Nsga2Options(Options):
     prior_evaluations: int = Field(0, ge=0, le=1000)
     """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
     trusted: int = Field(1, ge=1)
-    """The least number of evaluations of a champion, prior ones included; if all parents have fewer, the largest
-    number of any parent."""
+    """The number of evaluations, prior ones included, with which a parent counts fully when the champion is chosen;
+    each missing one counts with the median of the parents' mean fitness."""
 
 
 def fronts_of(values: Float64) -> Int64:
@@ -220,11 +220,11 @@ class Nsga2(Elitist[FrontState]):
         return FrontState(parents.take(rows), measured[chosen], fronts[chosen], chosen.astype(np.int64))
 
     def champion(self, state: FrontState) -> Genomes:
-        """Return the genome of the best mean fitness among trusted parents."""
+        """Return the genome of the best trusted mean fitness, see `_best`."""
         return self._best(state, np.arange(len(state.parents)))
 
     def select(self, state: FrontState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return the best genome among trusted parents with at most `connections` acting connections."""
+        """Return the best genome of at most `connections` acting connections, as `champion` does."""
         if connections is None or cell is not None:
             return super().select(state, connections, cell)
         counts = self._paths.count(state.parents.genomes.mask)
@@ -235,10 +235,14 @@ class Nsga2(Elitist[FrontState]):
         return self._best(state, small)
 
     def _best(self, state: FrontState, among: Int64) -> Genomes:
-        """Return the genome of the best mean fitness among some parents, if they are trusted, see `trusted`."""
-        counts = state.parents.count[among]
-        trusted = among[counts >= min(self._options.trusted, int(counts.max()))]
-        return state.parents.genomes.take(trusted[contract.ranking(state.parents.score[trusted])[:1]])
+        """Return the genome of the best mean fitness among some parents, with missing evaluations, see `trusted`."""
+        parents, trusted = state.parents, self._options.trusted
+        finite = parents.score[np.isfinite(parents.score)]
+        usual = float(np.median(finite)) if len(finite) else 0.0
+        # Not only parents with enough evaluations: the oldest are often trivial networks, which nothing dominates.
+        filled = (parents.total + (trusted - parents.count) * usual) / trusted
+        scores = np.where(parents.count < trusted, filled, parents.score)
+        return parents.genomes.take(among[contract.ranking(scores[among])[:1]])
 
     def outcome(self, state: FrontState) -> dict[str, Float64]:
         """Return "front" [P]: the mean fitness of the candidates on the first front, NaN for the others."""

@@ -262,9 +262,18 @@ def test_the_best_genome_of_a_size():
 def test_a_champion_is_trusted():
     strategy = make("nsga2", 4, population=8, parents=4, trusted=3, pruning=0.0, regrowth=0.0)
     state = search(strategy, 5, lambda genomes: np.where(np.arange(8) == 0, 1.0, 0.0))
-    lucky = strategy.tell(state, strategy.ask(state, 5), Results(np.where(np.arange(8) == 7, 9.0, 0.5)))
-    assert lucky.parents.score[0] == 9.0
+    lucky = strategy.tell(state, strategy.ask(state, 5), Results(np.where(np.arange(8) == 7, 1.2, 0.5)))
+    assert lucky.parents.score[0] == 1.2
     assert strategy.champion(lucky).weights.tobytes() == strategy.champion(state).weights.tobytes()
+
+
+def test_a_champion_is_not_the_only_parent_of_enough_evaluations():
+    strategy = make("nsga2", 4, population=8, parents=4, trusted=5, pruning=0.0, regrowth=0.0)
+    state = search(strategy, 3, lambda genomes: np.where(np.arange(8) == 0, 5.0, 3.0))
+    counts = np.where(np.arange(4) == 3, 5, 4)
+    poor = np.array([250.0, 254.0, 240.0, -111.0])  # the oldest parent is a trivial network
+    state = replace(state, parents=replace(state.parents, count=counts, total=poor * counts))
+    assert strategy.champion(state).weights.tobytes() == state.parents.genomes.weights[1].tobytes()
 
 
 @pytest.mark.parametrize("names", [{"minimize": []}, {"minimize": ["a", "a"]}, {"minimize": ["a"], "maximize": ["a"]}])
