@@ -60,7 +60,7 @@ _CUDA13 = 580
 """The first driver for CUDA 13."""
 
 _ABSENT = "a GPU", "a driver that finds a GPU"
-"""The values of `InputError.expected` if there is no GPU. With other values, a part is broken."""
+"""The `expected` of errors of `cupy_device.open_device` if no GPU is found, perhaps because the driver is too old."""
 
 State = Literal["works", "missing", "broken"]
 
@@ -72,8 +72,8 @@ class Finding:
     Attributes:
         part: The name of the part.
         state: "broken" if it is installed but does not work.
-        text: The versions of a working part, the failure of a broken part, or the purpose of a missing part and the
-            command that installs it.
+        text: For a working part its versions or details, for a broken part the failure. For a missing part its purpose
+            or the reason, and mostly the command that installs it.
     """
 
     part: str
@@ -97,6 +97,7 @@ def run_probe(
             tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder,
             subprocess.Popen(
                 words,
+                # Open MPI's launcher keeps files there; a launcher that is killed leaves them.
                 env={**environment, "PYTHONPATH": path, SESSION_FOLDER: folder},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -109,7 +110,7 @@ def run_probe(
             try:
                 while answer is None:
                     if time.monotonic() > deadline or stopping.is_set():
-                        return None, f"no answer within {seconds:g} s"
+                        return None, "stopped" if stopping.is_set() else f"no answer within {seconds:g} s"
                     # After a timeout, `communicate` may be called again, and loses no output.
                     with suppress(subprocess.TimeoutExpired):
                         answer = process.communicate(timeout=_CHECK_EVERY)
@@ -132,18 +133,18 @@ def run_probe(
 def examine(transport: Transport, check: Callable[[], object] = lambda: None) -> list[Finding]:
     """Return the state of every part.
 
-    The probes start two ranks, unless this process is a rank already, and a process that opens a GPU.
+    The probes start a process that opens a GPU. Unless this process is a rank already, they also start two ranks.
 
     check: Called often while the probes run. If it raises an error, the probes end, too.
     """
     stopping = threading.Event()
     software = machine_manifest(transport)
     revision = f" ({short_revision(software['revision'])})" if software["revision"] else ""
-    python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {software['libc']}"
+    about = f"Python {platform.python_version()}", f"{platform.system()} {platform.machine()}", software["libc"].strip()
     # The end of the `with` block waits for both threads. If `check` raises an error, `stopping` ends their processes.
     with ThreadPoolExecutor() as pool, on_error(stopping.set):
         mpi, gpu = pool.submit(_mpi, transport, stopping), pool.submit(_gpu, stopping)
-        evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {python.rstrip(', ')}")
+        evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {', '.join(filter(None, about))}")
         # The quick checks, while both probes run.
         quick = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
         while not (mpi.done() and gpu.done()):
@@ -172,7 +173,7 @@ def _kernels() -> Finding:
 def _cores(cpu: str) -> Finding:
     cores, all_cores = number_of_cores(), os.cpu_count() or 1
     usable = f"{cores}" if cores == all_cores else f"{cores} of {all_cores}"
-    return Finding("cores", "works", f"{usable} ({cpu}): exact tasks play in as many threads")
+    return Finding("cores", "works", f"{usable} ({cpu}): exact tasks (evolve's own) play in as many threads")
 
 
 def _engines(versions: Mapping[str, str]) -> Finding:
@@ -189,7 +190,7 @@ def _mpi(transport: Transport, stopping: threading.Event) -> Finding:
     if transport.size > 1:
         return Finding("MPI", "works", f"this is rank 0 of {transport.size}, by {transport.library}")
     if not is_installed("mpi4py"):
-        return Finding("MPI", "missing", f"one process needs none; for many: {install_command('mpi')}")
+        return Finding("MPI", "missing", f"one process needs no MPI; for several processes: {install_command('mpi')}")
     try:
         launcher = Launcher.find()
     except InputError as error:
@@ -210,7 +211,7 @@ def _mpi(transport: Transport, stopping: threading.Event) -> Finding:
 
 
 def _gpu(stopping: threading.Event) -> list[Finding]:
-    """Return the states of the GPU and of its compiler, NVRTC."""
+    """Return the states of the GPU and of its compiler, NVRTC; of the GPU alone if the probe crashes or hangs."""
     driver = driver_version()
     extra = "gpu" if driver is None or driver >= _CUDA13 else "gpu-cuda12"
     found, why = run_probe([sys.executable, "-c", _GPU_PROBE], os.environ, stopping)
@@ -221,18 +222,20 @@ def _gpu(stopping: threading.Event) -> list[Finding]:
     if found["NVRTC"]:
         compiler = Finding("NVRTC", "works", f"{found['NVRTC']}, compiles the kernels of a GPU")
     if "error" not in found:
-        about = f"{found['name']}, {found['architecture']}, {found['free_bytes'] / 1e9:.0f} GB"
+        about = f"{found['name']}, {found['architecture']}, {found['free_bytes'] / 1e9:.0f} GB free"
         versions = f"driver for CUDA {_cuda(found['driver'])}, CuPy for CUDA {_cuda(found['runtime'])}"
         return [Finding("GPU", "works", f"{about}; {versions}"), compiler]
     # No GPU was opened. If CuPy is installed, its error says why. Otherwise only a driver shows that there may be a
     # GPU.
     expected, got = found["error"]
     if is_installed("cupy"):
+        # Without NVRTC no GPU can be opened, and CuPy may not load. Then no other part need be broken.
         state: State = "missing" if expected in _ABSENT or not found["NVRTC"] else "broken"
         return [Finding("GPU", state, f"expected {expected}, got {got}"), compiler]
     text = f"driver {driver}, but no CuPy: {install_command(extra)}"
     if driver is None:
-        text = f"neither an NVIDIA driver nor CuPy. With a driver: {install_command(extra)} (CUDA 12: gpu-cuda12)"
+        cure = f"Install a driver, then {install_command(extra)} (CUDA 12: the extra gpu-cuda12)"
+        text = f"neither an NVIDIA driver nor CuPy. {cure}"
     return [Finding("GPU", "missing", text), compiler]
 
 

@@ -1,7 +1,7 @@
 """The messages between ranks, and their encoding as bytes without pickle.
 
 A message is a record (a frozen dataclass), and travels as one buffer, its frame. The fields of a record are arrays,
-numbers, texts, or other records. A leaf is a field of the message, or of a record in the message, that is no record.
+numbers, texts, or other records. A leaf is an array, a number or a text, in the message or in one of its records.
 
 A frame begins with int64 words: the kind of the message, the number of words, and then for each leaf its type code,
 its number of dimensions, and its shape. The bytes of the leaves follow, each leaf aligned to eight bytes. Both ends
@@ -29,8 +29,9 @@ _TEXT = len(_DTYPES)
 
 @dataclass(frozen=True)
 class Setup:
-    """To a worker: make the rollout of an experiment (TOML text). This rollout plays the chunks that follow.
+    """To a worker: make a rollout, the object that plays episodes, for the chunks that follow.
 
+    experiment: The TOML text of the experiment.
     versions: The versions of packages on rank 0 (JSON). The worker must have the same versions.
     """
 
@@ -51,14 +52,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Update:
-    """To a worker: update the shared state. Later chunks and questions need the update."""
+    """To a worker: bytes for `SharedState.update`, such as a strategy's results. Later chunks and questions need it."""
 
     content: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Question:
-    """To a worker: a question of the job `serial`, and its number in this job."""
+    """To a worker: question `number` of a job, for `SharedState.answer`. A job is a batch or a list of questions."""
 
     serial: int
     number: int
@@ -113,14 +114,14 @@ class StopRequest:
 
 @dataclass(frozen=True)
 class Kill:
-    """To a worker: kill a rank that hangs on the worker's host. The rank is the process `pid`."""
+    """To a worker: kill the process `pid`, a rank that hangs. It is on the same host as this worker."""
 
     pid: int
 
 
 @dataclass(frozen=True)
 class Dismiss:
-    """To a worker: drop all work, and return this answer. From a worker: it leaves."""
+    """To a worker: drop all work, and return `answer` from `serve`. From a worker, with an empty answer: it leaves."""
 
     answer: NDArray[np.uint8]
 
@@ -131,6 +132,7 @@ class Ended:
 
 
 ToWorker = Setup | Chunk | Update | Question | Kill | Dismiss | Ended
+"""The messages to a worker. A worker sends `Dismiss` and `Ended`, too."""
 JobMessage = ChunkResults | Answer | FailedEpisode
 """The messages to the coordinator that belong to a job; `serial` is the number of the job."""
 Message = ToWorker | JobMessage | Heartbeat | WorkerError | StopRequest
@@ -223,7 +225,7 @@ def _leaves(kind: Any, record: Any) -> Iterator[Any]:
 
 @cache
 def _records(kind: Any) -> dict[str, Any]:
-    """Return the fields of a kind of record, by name: the kind of the record in the field, or None for a leaf."""
+    """Return a dict from the names of the fields of a kind to the kinds of the records in them, or None for a leaf."""
     # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
     parts = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(kind).items()}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}

@@ -2,7 +2,7 @@
 
 If an environment hangs in Python, an alarm interrupts it with `EpisodeTimeout`, and only that episode fails. Nothing
 can interrupt an environment that hangs in C, or that catches the exception and goes on. Then a traceback on stderr
-shows where it hangs. A single process then ends; the coordinator abandons a worker.
+shows where it hangs. The coordinator then abandons a worker. Any other process ends, if its watchdog is `fatal`.
 
 Ranks on other hosts have a TCP connection with keepalive to rank 0. The operating systems check these connections, even
 if a process computes, hangs or is suspended. So if a system does not answer, a host or the network to it is lost. MPI
@@ -30,8 +30,8 @@ from types import FrameType
 from evolve.errors import EpisodeTimeout, Interrupted
 
 SOON = 1.0
-"""Seconds that watched code may take to return after `interrupt_soon`."""
-_MOST_RAISED = 4  # the trial before a run may interrupt a few episodes, one after another, without a `pat`
+"""After `interrupt_soon`, watched code is interrupted if it does not call `pat` for this number of seconds."""
+_MOST_RAISED = 4  # EpisodeTimeouts since the last `pat` that put the traceback off; a run's trial may raise a few
 _SIOCGIFADDR = 0x8915  # the request to Linux for the address of a network interface
 _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
@@ -47,13 +47,15 @@ class Watchdog:
     """Raises EpisodeTimeout in code that does not call `pat` for `limit` + max(1, `limit` / 10) seconds.
 
     Native code delays the exception. If `patience(limit)` seconds pass, the watchdog prints a traceback. Outside the
-    main thread it does nothing. Between the first `pat` and `disarm` it uses the process's SIGALRM and interval timer;
-    `disarm` restores the handler and the rest of the timer. As a context manager it pats at the beginning and disarms
-    at the end. The time for which SIGTSTP suspends the process (Ctrl-Z, SLURM) does not count.
+    main thread it does nothing. Between the first `pat` and `disarm` it uses the process's SIGALRM, its interval timer
+    and the timer of `faulthandler`; `disarm` restores the handler and the rest of the interval timer. As a context
+    manager it pats at the beginning and disarms at the end. It handles SIGTSTP (Ctrl-Z, SLURM), unless the program
+    handles or ignores this signal: after the suspension it counts from 0 again.
 
     Args:
         limit: In seconds.
-        fatal: Whether the process ends after the traceback, with exit code 1.
+        fatal: Whether the process ends after the traceback, with exit code 1. If stderr has no file descriptor, there
+            is no traceback, and the process goes on.
     """
 
     def __init__(self, limit: float, fatal: bool) -> None:
@@ -61,8 +63,8 @@ class Watchdog:
         self._fatal = fatal
         self._grace = max(1.0, limit / 10)  # seconds between alarms, after the first
         self._every = min(0.1, limit / 20)  # seconds within which further calls of `pat` do nothing
-        # The times (`time.monotonic`) of the first `pat`, of the last `pat`, and of the last `_arm`.
-        self._begun_at = self._patted_at = self._armed_at = -math.inf
+        # The times (`time.monotonic`) of the first `pat`, of the last `pat`, and of the last `_delay_traceback`.
+        self._begun_at = self._patted_at = self._delayed_at = -math.inf
         self._warned = False  # whether the first of two alarms has rung
         self._raised = 0  # how often EpisodeTimeout was raised since the last `pat`
         self._paused = False
@@ -80,12 +82,12 @@ class Watchdog:
             self._begin(now)
         else:
             self._set_alarm()
-            if now - self._armed_at > patience(self._limit):  # the traceback was printed meanwhile
+            if now - self._delayed_at > patience(self._limit):  # the traceback was due meanwhile
                 _explain(now - self._patted_at)
         self._patted_at = now
         self._warned, self._raised = False, 0
-        if now - self._armed_at > 5 * self._every:  # more rarely than the alarm, because `_arm` starts a thread
-            self._arm(now)
+        if now - self._delayed_at > 5 * self._every:  # more rarely than the alarm, because the timer starts a thread
+            self._delay_traceback(now)
 
     def disarm(self) -> None:
         """Watch nothing until the next call of `pat`."""
@@ -102,9 +104,9 @@ class Watchdog:
             passed = time.monotonic() - self._begun_at
             # The earlier timer may be due already. A time of 0 s would switch the timer off.
             signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
-        self._patted_at = self._armed_at = -math.inf
+        self._patted_at = self._delayed_at = -math.inf
         if _WATCHING:  # a process has only one timer of tracebacks: give it back to the outer watchdog
-            _WATCHING[-1]._arm(time.monotonic())
+            _WATCHING[-1]._delay_traceback(time.monotonic())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -118,7 +120,7 @@ class Watchdog:
                 self.pat()
 
     def hurry(self) -> None:
-        """Raise Interrupted in the watched code unless it returns soon."""
+        """Raise Interrupted in the watched code if it neither returns nor calls `pat` for `SOON` seconds."""
         self._hurries = True
         signal.setitimer(signal.ITIMER_REAL, SOON, SOON)
 
@@ -148,33 +150,33 @@ class Watchdog:
         os.kill(os.getpid(), signal.SIGSTOP)
         self._set_alarm()
         self._warned = False
-        self._arm(time.monotonic())
+        self._delay_traceback(time.monotonic())
 
     def _set_alarm(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, SOON if self._hurries else self._limit, self._grace)
 
-    def _arm(self, now: float) -> None:
+    def _delay_traceback(self, now: float) -> None:
         """Start the timer of the traceback anew, in the thread of `faulthandler`."""
-        self._armed_at = now
+        self._delayed_at = now
         descriptor = _stderr()
         if descriptor is not None:
             faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Interrupt at the second alarm: the first one may only mean that the process was suspended."""
+        """Interrupt at the second alarm: the first one may come after SIGSTOP, which `_suspend` cannot handle."""
         if self._paused:
             # The alarm rings at intervals during the pause. Each time it puts the traceback off.
-            self._arm(time.monotonic())
+            self._delay_traceback(time.monotonic())
             return
         if self._hurries:
             raise Interrupted
         if self._warned:
             self._warned = False
             self._set_alarm()  # for the next environment
-            # If the watched code catches each exception and goes on, the timer of the traceback runs out at last.
+            # The watched code may catch every exception. So after some exceptions, the traceback is put off no more.
             self._raised += 1
             if self._raised <= _MOST_RAISED:
-                self._arm(time.monotonic())
+                self._delay_traceback(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
         self._warned = True
 
@@ -184,14 +186,14 @@ _WATCHING: list[Watchdog] = []
 
 
 def interrupt_soon() -> None:
-    """Let the code that is watched now go on for `SOON` seconds, then raise Interrupted in it."""
+    """Raise Interrupted in watched code after `SOON` seconds without a `pat`. Code that pats must check for a stop."""
     if _WATCHING:
         _WATCHING[-1].hurry()
 
 
 def _explain(seconds: float) -> None:
-    """Explain the traceback that was printed, because this process goes on."""
-    why = "it was suspended, or in native code, and the traceback above says where. It continues now."
+    """Explain the traceback that may have been printed, because this process goes on."""
+    why = "it was suspended, in native code, or caught exceptions. Any traceback above says where. It continues now."
     print(f"evolve: this process made no progress for {seconds:.0f} s: {why}", file=sys.stderr, flush=True)
 
 
@@ -318,7 +320,8 @@ def own_addresses() -> list[str]:
 
 def _keep_alive(connection: socket.socket, seconds: float) -> None:
     """Let the operating system end a connection if the other end does not answer for a number of seconds."""
-    # The first probe comes after `idle` seconds. If `_PROBES` probes are unanswered, `seconds` have passed in all.
+    # The first probe comes after `idle` seconds. If `_PROBES` probes are unanswered, `seconds` have passed in all,
+    # but at least 5 s, and at most (1 + `_PROBES`) · `_LONGEST_PAUSE`.
     every = min(max(1, round(seconds / (2 * _PROBES))), _LONGEST_PAUSE)
     idle = min(max(1, round(seconds) - _PROBES * every), _LONGEST_PAUSE)
     # TCP_USER_TIMEOUT, in milliseconds, limits the wait for the acknowledgement of data that was sent.

@@ -22,12 +22,12 @@ from evolve.config.registry import Choice
 from evolve.config.settings import Config
 
 _TYPE_LIMIT = 2**31
-"""This limit, and any larger one, is the limit of an integer type such as int32, and is not shown."""
+"""Bounds from this number on are not shown: they are the limits of integer types, such as int32."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """The name of a setting, its default as TOML (empty without one), its allowed values, and its meaning."""
+    """The name of a setting, its default as TOML (empty without one, and for None), its limits, and its meaning."""
 
     name: str
     default: str
@@ -46,7 +46,7 @@ def descriptions(model: type[Options]) -> list[Description]:
 
 def _describe(model: type[Options], name: str) -> Description:
     field = model.model_fields[name]
-    # A required setting has no default, and neither has a setting with a factory.
+    # A required setting, or a setting with a factory, has no default. TOML cannot write the default None.
     default = "" if field.default in (None, PydanticUndefined) else json.dumps(field.default)
     # The docstring of a setting is in the model, or in the base class that declares the setting.
     meaning = next((found[name] for found in map(_docstrings, model.__mro__) if name in found), "")
@@ -75,7 +75,7 @@ def _docstrings(kind: type) -> dict[str, str]:
 
 
 def _allowed(kind: Any, metadata: Any = ()) -> str:
-    """Return the allowed values of a type in words, such as "0 to 1" or "true or false"; "" without limits."""
+    """Return the allowed values of a type in words, such as "0 to 1"; "" if it allows all values, as bool does."""
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:
@@ -95,12 +95,12 @@ def _allowed(kind: Any, metadata: Any = ()) -> str:
 
 
 def _range(metadata: Any) -> str:
-    """Return the range that constraints allow, such as "0 to 1"."""
+    """Return the range that constraints allow, such as "0 to 1"; "" without a bound below `_TYPE_LIMIT`."""
     shown = {}
     for constraint in metadata:
         for name in ("ge", "gt", "le", "lt"):
-            bound = getattr(constraint, name, _TYPE_LIMIT)
-            if bound < _TYPE_LIMIT:
+            bound = getattr(constraint, name, None)
+            if bound is not None and bound < _TYPE_LIMIT:
                 shown[name] = grouped(bound)
     if "ge" in shown and "le" in shown:
         return f"{shown['ge']} to {shown['le']}"
@@ -149,7 +149,7 @@ def _purpose(model: type[Options]) -> list[str]:
 
 
 def _without_value(model: type[Options], table: Table) -> list[str]:
-    """Return comments about the settings of a section that have no value. If they have defaults, these are shown."""
+    """Return comments with the meaning, default and limits of each setting that the table of a section leaves out."""
     lines = []
     for setting in (_describe(model, name) for name in model.model_fields if name not in table):
         line = f"# {setting.name} = {setting.default}" if setting.default else f"# {setting.name} is not set"
@@ -161,13 +161,12 @@ def _without_value(model: type[Options], table: Table) -> list[str]:
 def _with_comments(line: str, model: type[Options]) -> list[str]:
     """Return a line `name = value` with the meaning of the setting as a comment above, and the limits behind it."""
     name = line.partition(" = ")[0]
-    # The line is an item of an array or the end of an array, or the model does not know the setting.
-    if name not in model.model_fields:
+    if name not in model.model_fields:  # an item or the end of an array, or a setting that the model does not know
         return [line]
     setting = _describe(model, name)
     return [*_comment(setting.meaning), f"{line}  # {setting.limits}" if setting.limits else line]
 
 
 def _comment(text: str) -> list[str]:
-    """Return a text as comments of at most 100 characters a line."""
+    """Return a text as comments, without empty lines. A line has at most 100 characters, or one longer word."""
     return [f"# {part}" for line in text.split("\n") for part in textwrap.wrap(line, 98, break_long_words=False)]

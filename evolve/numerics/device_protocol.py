@@ -1,4 +1,4 @@
-"""The interface of a device, such as a GPU: memory, queues of work, and the kernels of evolve/rollouts/*.cu.
+"""The interface of a device, such as a GPU: memory, queues of work, and launches of kernels.
 
 A device has its own memory, and works while the host goes on. Only explicit calls copy data, and every copy is counted.
 """
@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 WIDTH = 32
-"""The number of slots in a tile on a device, as in numerics/kernels/lanes.h."""
+"""The number of slots (networks side by side) that a device processes as one tile, as in numerics/kernels/lanes.h."""
 MOST_PARTS = 8
-"""The largest number of threads that share the work of one slot. Each computes some neurons of a layer."""
+"""The largest `parts` of `launch`: threads that share the work of one slot. Each computes some neurons of a layer."""
 # The environment variables of launchers: the rank of a process on its host, and the number of ranks on the host.
 LOCAL_RANKS = (
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -50,8 +50,9 @@ class Queue(Protocol):
 
         A block has `tiles` tiles, and each tile has WIDTH × `parts` threads.
 
-        kernel: a kernel of `rollouts/kernels.cu` or of a network's header, or `play_<network>_on_<task>`.
-        arguments: addresses and whole numbers, all of 64 bits, and structures. The call copies the structures.
+        kernel: The name without `evolve_`. `rollouts/play.cu` defines `play_<network>_on_<task>`, and
+            `rollouts/kernels.cu` defines all other kernels.
+        arguments: Addresses and whole numbers, all of 64 bits, and structures. The call copies the structures.
         """
 
     def wait(self) -> None:
@@ -99,12 +100,12 @@ class Transfers:
 
 
 def local_ranks() -> tuple[int, int]:
-    """Return the rank of this process among the ranks of its host, and their number; (0, 1) without a launcher."""
+    """Return this process's rank on its host, and a bound on the ranks there; (0, 1) if `LOCAL_RANKS` is unset."""
     for rank_variable, size_variable in LOCAL_RANKS:
         rank = re.findall(r"\b\d+", os.environ.get(rank_variable, ""))
         # SLURM lists the numbers of ranks of all hosts, but not which host this is. "4,8(x2)" means 4, 8 and 8; the
-        # pattern skips the 2, which follows a letter. Take the largest number, or a rank could use too much memory of a
-        # device.
+        # pattern skips the 2, which follows a letter. Ranks share a device's memory equally, so a rank that assumes too
+        # few ranks could use too much. So take the largest number. A host with rank r has at least r + 1 ranks.
         sizes = re.findall(r"\b\d+", os.environ.get(size_variable, ""))
         if rank and sizes:
             return int(rank[0]), max(int(rank[0]) + 1, *map(int, sizes))

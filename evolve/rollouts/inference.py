@@ -1,11 +1,11 @@
-"""Inference: in each tick the networks of B slots compute outputs from observations.
+"""Inference: in each tick of a rollout, the networks of B slots do a step from observations to outputs.
 
-A tick also normalizes observations, and takes fingerprints of observations and outputs. On a device, one launch of a
-kernel does all three.
+A slot plays one episode at a time. A step also normalizes observations, and takes fingerprints of observations and
+outputs. On a device, one launch of a kernel does all three.
 
 With normalization, a network sees (observation − mean) / deviation, clipped to ±5. Mean and deviation come from all
 earlier generations (ARS V2, Mania et al., 2018; Salimans et al., 2017). Here every rank uses the same numbers. Rank 0
-adds up the moments of the episodes of a generation, in the order of their keys, for the next generation. So nothing
+adds up the moments of a generation, in the order of candidates and episodes, for the next generation. So nothing
 depends on the rank that evaluated an episode, or on the time.
 """
 
@@ -77,12 +77,12 @@ class Moments:
         return np.stack([mean, 1 / np.sqrt(variance)]).astype(np.float32)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the moments as named arrays, for a checkpoint."""
+        """Return the moments as named arrays, for a checkpoint. `origin` is not among them: `merged` drops it."""
         return {"observations_count": np.array([self.count]), "observations_moments": self.sums}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], observation_size: int) -> "Moments":
-        """Return the moments that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
+        """Return the moments of `to_arrays`. Raises ValueError if an array is missing, or has another shape or type."""
         count = stored_array(arrays, "observations_count", "1", np.int64)
         sums = stored_array(arrays, "observations_moments", "2 O", np.float64, O=observation_size)
         return cls(int(count[0]), sums)
@@ -130,7 +130,7 @@ class ObservationNormalizer:
         self._moments[slots] = 0
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy slots `sources` to slots `targets`."""
+        """Copy slots `sources` to slots `targets`. The sources keep their content."""
         for array in (self._normalizers, self._moments):
             array[targets] = array[sources]
 
@@ -183,13 +183,13 @@ class Inference(ABC):
         """Return [n, A]: the outputs of the step that was begun, valid until the next step begins."""
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy the complete state of slots to other slots."""
+        """Copy slots `sources` to slots `targets`, except `observations`, which the caller copies."""
         for part in (self._batch, self._hashes, self._normalizer):
             if part is not None:
                 part.move(sources, targets)
 
     def hashes(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
-        """Return the fingerprints [k, 2] and step hashes of slots, see `StepHashes.of`."""
+        """Return the fingerprints [k, 2] and step hashes of slots, see `hashing.StepHashes.of`."""
         return self._hashes.of(slots, lengths)
 
     def moments(self, slots: Slots) -> Float64:
@@ -197,16 +197,17 @@ class Inference(ABC):
         return np.zeros((len(slots), 2, 0)) if self._normalizer is None else self._normalizer.moments(slots)
 
     def traces(self, slots: Slots) -> Float32:
-        """Return [k, T]: the traces that the episodes of slots [k] leave for the strategy."""
+        """Return [k, T]: the traces of the episodes in slots [k], numbers for the strategy, such as Hebbian traces."""
         return self._batch.traces(slots)
 
 
 class _AddedBatch:
-    """A batch of a network of another package. Its errors, and actions of a wrong shape, become `InputError`s."""
+    """A batch that is no `SlotArrays`. Its errors, and actions of a wrong shape, become `InputError`s."""
 
     def __init__(self, batch: Batch, action_size: int) -> None:
         self._batch = batch
         self._A = action_size
+        # `with self._failing(method)` turns any error into an InputError. The dict stands for the section [network].
         self._failing = partial(NETWORKS.as_input_error, {"name": type(batch).__name__})
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
@@ -242,6 +243,7 @@ class HostInference(Inference):
         normalizer = ObservationNormalizer(observations, backend) if normalize else None
         self._seen = observations if normalizer is None else normalizer.normalized
         self._outputs = np.zeros((len(observations), action_size), np.float32)
+        # Built-in batches, which need no checks, inherit from `SlotArrays`.
         checked = batch if isinstance(batch, SlotArrays) else _AddedBatch(batch, action_size)
         # Fingerprints are of the observations as they come from the environments, before normalization.
         super().__init__(observations, checked, StepHashes(observations, self._outputs, backend), normalizer)
@@ -273,7 +275,9 @@ def make_inference(
 ) -> Inference:
     """Return the inference of B = `slots` slots by a back end.
 
-    A network without a device step runs on the host, such as one of another package. check: see `DeviceInference`.
+    A network without a device step, such as a network of another package, runs on the host.
+
+    check: See `DeviceInference`.
     """
     batch = network.batch(slots, backend)
     if backend == "cupy":
@@ -313,7 +317,7 @@ class DeviceInference(Inference):
         normalizer = _DeviceNormalizer(step) if normalize else None
         super().__init__(step.observations, batch, hashes, normalizer)
         self.device_step = step
-        self._addresses = 0 if normalizer is None else normalizer.address, hashes.address
+        self._addresses = (0 if normalizer is None else normalizer.address), hashes.address
         self._check = check
 
     def begin(self, n: int) -> None:
@@ -364,7 +368,7 @@ class _DeviceHashes:
 
     def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
         kept = np.minimum(lengths, MAX_HASHED_STEPS)
-        # Copy only as many rows as the longest of these episodes has steps.
+        # Copy only as many rows as the longest of these episodes has steps. A uint16 is the pair of bytes of a step.
         pairs = self._hashes.take(slots, int(kept.max(initial=0)))
         return self._states.take(slots), end_to_end(pairs, kept)
 

@@ -17,10 +17,10 @@ from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 
 def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the metrics of episodes by name, in arrays of shape […].
+    """Return the metrics of episodes by name. The shape […] of their arrays is that of the episodes, such as [N].
 
-    Environments report some metrics (`decode_metrics`). The others are means of observations (`observation_index`).
-    They are NaN in an episode without steps, or with a return of NaN.
+    Environments report some metrics. The others, such as "mean_observation_3", are means of an observation. These means
+    are NaN in an episode without steps, or with a return of NaN.
 
     Args:
         quantities: The quantities that `EpisodeResults` declares, by name. Their first axes are […], the episodes.
@@ -50,7 +50,7 @@ def quantize_traces(traces: Float32) -> Int64:
 
 
 def sum_traces(results: EpisodeResults) -> EpisodeResults:
-    """Return results with one row of traces per genome, the sum of its rows, in ascending order of genomes."""
+    """Add up the rows of `traces` with the same genome in `traced`. Return results in ascending order of genomes."""
     if (results.traced[1:] > results.traced[:-1]).all():  # ascending, without repetitions
         return results
     order = np.argsort(results.traced, kind="stable")  # makes the rows of one genome adjacent
@@ -61,14 +61,14 @@ def sum_traces(results: EpisodeResults) -> EpisodeResults:
     return replace(results, traced=genomes, traces=traces)
 
 
-def genomes_of_traces(genomes: Int32, traces: str) -> Int32:
+def genomes_of_traces(genomes: Int32, mode: str) -> Int32:
     """Return the genome to which each episode's row of traces belongs. genomes: [N], of the episodes.
 
-    traces: As in `EpisodeBatch`. For "mean" all rows belong to genome 0, so that the collector sums them.
+    mode: `EpisodeBatch.traces`. For "mean" all rows belong to genome 0, so that the collector sums them.
     """
-    if traces == "each":
+    if mode == "each":
         return genomes
-    return np.zeros_like(genomes) if traces == "mean" else genomes[:0]
+    return np.zeros_like(genomes) if mode == "mean" else genomes[:0]
 
 
 def no_descriptions(n: int) -> GenomeDescriptions:
@@ -173,6 +173,7 @@ class ResultsCollector:
 
         observation_size: O of the moments. num_metrics: M.
         """
+        # The letters are explained at `EpisodeResults`. There are no step hashes (L), traces (K) and descriptions (D).
         sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1], "M": num_metrics}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
@@ -181,7 +182,7 @@ class ResultsCollector:
         self.add(EpisodeResults(**zeros | key | failed))
 
     def collect(self) -> "PopulationResults":
-        """Return all results so far. Results that are added later change the returned arrays, except `traces`."""
+        """Return all results so far, after at least one `add`. Later results change the arrays, except `traces`."""
         self._quantities["returns"][~self._played] = np.nan
         # A row of traces is a sum over a candidate's episodes, or over all episodes. Divide it by their number.
         counts = np.count_nonzero(self._played, axis=1)
@@ -202,8 +203,8 @@ class PopulationResults:
     Attributes:
         quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
         played: [P, E], whether an episode was played.
-        traces: [P, T], the means over each candidate's episodes. The shape is [1, T] if workers returned only the sum
-            over all candidates: the mean over all episodes. The traces of a failed episode are 0.
+        traces: [P, T], the means over each candidate's episodes. If workers returned only the sum over all candidates,
+            [1, T], the mean over all episodes. [0, 0] if no traces are kept. The traces of a failed episode are 0.
         trace_sums: The sums from which `traces` are computed, in units of `TRACE_UNIT`.
         hashes: The step hashes of the episodes.
         described: [P], whether a rank that played the candidate sent the description of its genome.
@@ -252,7 +253,7 @@ class PopulationResults:
 
     @property
     def mean_traces(self) -> Float64:
-        """[T], the mean over the candidates of the mean over each candidate's episodes.
+        """[T], the mean over the candidates of the mean over each candidate's episodes, which is 0 without episodes.
 
         Raises ValueError if candidates played different numbers of episodes, as in a race, and only a sum is known.
         """

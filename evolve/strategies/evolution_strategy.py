@@ -3,8 +3,9 @@
 The parts are the base class `EvolutionStrategy`, fitness shaping and optimizers. The state of such a strategy is a
 dataclass of arrays.
 
-An optimizer turns an estimated gradient of the fitness into a step that raises the fitness. An optimizer has only
-settings; the state of the strategy holds the memory of earlier steps.
+An optimizer turns an estimated gradient of the fitness into a step that raises the fitness. The caller multiplies the
+step of `Adam` by the learning rate, while the velocity of `ClipUp` is a whole step. An optimizer has only settings; the
+state of the strategy holds the memory of earlier steps.
 """
 
 from collections.abc import Iterator
@@ -29,13 +30,13 @@ _EPSILON = 1e-8  # of Adam; prevents a division by 0
 class EvolutionStrategy(Strategy[State]):
     """A strategy for P = `population` candidates of a layout, which all have the connections of one initial genome.
 
-    A subclass implements `_initial_state`, and names its `state_type`: a dataclass whose fields `stored` declares. The
-    shapes of the fields may use the letters in `_sizes`.
+    A subclass implements `_initial_state`, and names its `state_type`: a dataclass with fields made by
+    `strategy.stored`, which describes them for checkpoints. The shapes of the fields may use the letters in `_sizes`.
     """
 
-    portable = True
-    shared_mask = True
-    warm_starts = True
+    portable = True  # `ask` and `tell` give the same bits on every machine
+    shared_mask = True  # all candidates have the same connections
+    warm_starts = True  # a search can begin with a given genome
     state_type: type[Any]
 
     def __init__(self, layout: GenomeLayout, population: int, seed: int) -> None:
@@ -53,8 +54,8 @@ class EvolutionStrategy(Strategy[State]):
     def start_anew(self, generation: int) -> State:
         """Return an initial state with new weights, drawn from the streams of a generation above 0.
 
-        The connections stay; a connection that the new genome lacks gets the weight 0. A search that begins with a
-        given genome has no other weights, so it begins with the same genome again.
+        The connections stay; a connection that the new genome lacks gets the weight 0. If the search began with a
+        given genome, its layout (`StartLayout`) always returns this genome, so the search begins with it again.
         """
         other = initial_genomes(self._layout, self._seed, generation, range(1))
         return self._initial_state(pruned(other.weights, self._initial.mask))
@@ -64,7 +65,7 @@ class EvolutionStrategy(Strategy[State]):
         return arrays_of(state)
 
     def from_arrays(self, arrays: Arrays) -> State:
-        """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
+        """Return the state that `to_arrays` stored. Raises ValueError for a missing array, or another shape or type."""
         return state_of(self.state_type, arrays, "", dict(self._sizes))
 
     def _initial_state(self, initial: Genomes) -> State:
@@ -104,7 +105,7 @@ def log_ranks(fitness: Float64) -> Float64:
     order, first, stop = _equal_runs(fitness)
     if len(first) == 1:
         return np.zeros(N)  # without the rounding errors of the sums below
-    # In all other runs, the shares are equal already: runs of one candidate, and runs in the worse half.
+    # Average the shares of each run. Runs of one candidate, or in the worse half, have equal shares already.
     for run in np.flatnonzero(shares[first] > shares[stop - 1]):
         equal = slice(first[run], stop[run])
         shares[equal] = ordered_sum(shares[equal]) / (stop[run] - first[run])
@@ -129,7 +130,7 @@ def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
 
 
 def scaled_fitness(fitness: Float64) -> Float64:
-    """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2; zeros if all are equal.
+    """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2; zeros unless finite ones differ.
 
     Unlike ranks, the values keep the ratios of differences, so an outlier can outweigh all other candidates. ∞ counts
     as the best finite fitness, -∞ and NaN as the worst. N is at least 1.
@@ -179,26 +180,28 @@ def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix,
     A matrix [m, n] gets rank r if rank r needs fewer random numbers: r(m + n) < m n. Other matrices, and biases, get
     rank 0, which means full rank: one random number for each weight. A stream has the numbers in genome order.
     """
-    sizes = {block.layer + 1: block.columns for block in layout.blocks}  # nodes, by `Block.source`
+    # The nodes of each `Block.source`: source l + 1 is the output of layer l, and source 0 is the observation. A
+    # layout of another package may lack the size of the observation.
+    sizes = {block.layer + 1: block.columns for block in layout.blocks}
     sizes[0] = getattr(layout, "observation_size", 0)
     found: list[PerturbedMatrix] = []
 
-    def add(rows: int, columns: int, rank: int) -> None:
+    def add(rows: int, columns: int, own_rank: int) -> None:
         # Matrices follow one another in the genome, and their deviates in the stream.
         start = found[-1].stop if found else 0
         first = found[-1].first + found[-1].num_deviates if found else 0
-        found.append(PerturbedMatrix(start, rows, columns, rank, first))
+        found.append(PerturbedMatrix(start, rows, columns, own_rank, first))
 
     for block in layout.blocks:
         # A matrix with biases has one row more than its source has nodes.
         has_biases = block.rows - 1 == sizes[block.source]  # in the last row
         m, n = block.rows - has_biases, block.columns
         if rank * (m + n) >= m * n:
-            add(block.rows, n, 0)
+            add(block.rows, n, own_rank=0)
             continue
-        add(m, n, rank)
+        add(m, n, own_rank=rank)
         if has_biases:
-            add(1, n, 0)
+            add(1, n, own_rank=0)
     return tuple(found)
 
 
@@ -240,7 +243,9 @@ class Adam:
 
 @dataclass(frozen=True)
 class ClipUp:
-    """Toklu, Liskowski & Srivastava, "ClipUp" (2020): steps of a fixed length along the gradient; a limited velocity.
+    """Toklu, Liskowski & Srivastava, "ClipUp" (2020): a step of fixed length along the gradient changes the velocity.
+
+    The velocity moves the centre. Its length is limited.
 
     momentum: μ, the share of the velocity that a step keeps.
     max_speed: v_max, the largest length of the velocity; by default twice the learning rate.

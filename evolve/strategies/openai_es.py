@@ -6,24 +6,24 @@ Regularization" (2019), algorithm 2. See `evolution_strategy` for Adam and ClipU
 pruning. The first centre θ is an initial genome, and all candidates share the mask of this genome. With n = floor(P/2)
 pairs and ε_i ~ N(0, 1):
 
-    candidates   2i is θ + σ ε_i, and 2i + 1 is θ - σ ε_i. If P is odd, the last candidate is θ itself, so that the log
-                 has its fitness
+    candidates   2i is θ + σ ε_i, and 2i + 1 is θ - σ ε_i. If P is odd, the last candidate is θ itself, so that the
+                 fitness of θ is recorded
     u            the centred ranks of the fitness of the 2n candidates, so that outliers count no more than others. With
                  `fitness_shaping` "scaled" it is this fitness, scaled to -1/2 ... 1/2
     g            1/(2nσ) Σ_i (u_2i - u_{2i+1}) ε_i
     m, v         the state of the optimizer. Adam computes β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise. With
                  ClipUp m is the velocity, and β1 its momentum
     θ            with Adam θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) after t generations; with ClipUp
-                 θ + m - α λ θ. λ is the weight decay. It is not a part of g, because Adam would turn it into steps of
-                 size α if fitness is flat. With `constant_weight_decay` λ is multiplied by α_0/α: the share of θ that
-                 it removes is then the same in all generations, although α decays
+                 θ + m - α λ θ. λ is the weight decay. The term λ θ is not a part of g, because Adam would turn λ θ into
+                 steps of size α if fitness is flat. With `constant_weight_decay` λ is multiplied by α_0/α, so that all
+                 generations remove the same share of θ, although α decays
     σ, α         after `constant_generations` multiplied by their decays, until they have their smallest values
     mask         pruned gradually by |θ|, by traces, by flow, or at random
 
-With `perturbation_rank` = r the ε_i of a matrix [m, n] is the product 1/√r A_i B_iᵀ, with A_i [m, r] and B_i [n, r]
+With `perturbation_rank` = r the ε_i of a matrix [a, b] is the product 1/√r A_i B_iᵀ, with A_i [a, r] and B_i [b, r]
 ~ N(0, 1). The product is from Sarkar et al., "Evolution Strategies at the Hyperscale" (2025, EGGROLL). Its elements
 have variance 1, too, so the formula of g stays. Biases keep full rank. So does a matrix, unless the product needs fewer
-random numbers: r(m + n) < m n.
+random numbers: r(a + b) < a b.
 
 ε_i is computed as (w_2i - w_{2i+1})/2σ, from the float32 weights that were evaluated. θ, m, v are float64. Sums have
 the order of the pairs. The champion is θ̄, an exponential average of θ, in which the past has the weight `averaging`.
@@ -64,7 +64,7 @@ class OpenAiEsOptions(RestartOptions):
     optimizer: Literal["adam", "clipup"] = "adam"
     """The optimizer: "adam", or "clipup", which uses only the direction of a gradient."""
     learning_rate: float = Field(0.3, gt=0, le=1e6)
-    """α, the step size: of each weight with Adam; of the whole gradient, normalized to this length, with ClipUp."""
+    """α, the step size. With Adam each weight moves by about α; with ClipUp the gradient is scaled to the length α."""
     max_speed: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """The largest distance that ClipUp moves the centre in a generation; by default twice the learning rate."""
     learning_rate_decay: float = Field(1.0, gt=0, le=1)
@@ -85,7 +85,7 @@ class OpenAiEsOptions(RestartOptions):
     """The champion is an average of all centres; this is the weight of the past. With 0 it is the newest centre. The
     first centre counts, too, so a search needs many more than 1/(1 - averaging) generations."""
     pruning: float = Field(0.0, ge=0, le=1)
-    """The share of the initial connections that is pruned after `pruning_generations`."""
+    """The share of the initial connections that is pruned in the course of `pruning_generations`."""
     pruning_generations: int = Field(100, ge=1)
     """T, the number of generations of pruning."""
     pruning_by: Literal["magnitude", "trace", "random", "flow"] = "magnitude"
@@ -131,23 +131,23 @@ class OpenAiEsState:
 def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
     """Raise InputError for settings that contradict each other, or the layout."""
     if o.pruning and o.pruning_by == "trace" and not layout.num_traces:
-        cure = "Pruning by magnitude, by flow or at random needs no traces."
-        raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
-    # `tell` divides the decay by α, which must not become 0.
-    if o.constant_weight_decay and not o.smallest_learning_rate:
-        raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant", 0.0)
+        expected = "magnitude, flow or random, because this network leaves no traces"
+        raise InputError("strategy.pruning_by", expected, "trace", "Or use a network such as hebbian-dag.")
+    # `tell` divides a constant weight decay by α, so α must not decay to 0. All else in `tell` works if α is 0.
+    if o.constant_weight_decay and o.learning_rate_decay < 1 and not o.smallest_learning_rate:
+        raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant, and α decays", 0.0)
 
 
 class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
-    grows = True
-    antithetic = True
-    sum_shape = ()
+    grows = True  # `tell` and `sums` accept the fitness of only the first candidates, if their number is even
+    antithetic = True  # candidates 2i and 2i + 1 are a pair
+    sum_shape = ()  # `sums` returns one number for each weight
     state_type = OpenAiEsState
 
     def __init__(self, options: OpenAiEsOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        # Unlike `validate`, this check is also for resumed runs, because the strategy cannot work with such settings.
+        # `validate` checks only new runs. Resumed runs need this check, too: without it, `tell` could fail.
         _check(options, layout)
         super().__init__(layout, population, seed)
         self._options = options
@@ -163,6 +163,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         if options.pruning:
             share, duration = options.pruning, options.pruning_generations
             self._pruning = GradualPruning(share, duration, options.pruning_by, layout, self._initial.mask[0], seed)
+        # The traces that `tell` reads: the mean over all candidates, or none.
         self.traces = "mean" if options.pruning and options.pruning_by == "trace" else "none"
 
     @staticmethod
@@ -189,7 +190,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
             raise InputError("strategy.smallest_learning_rate", expected, 0.0)
         rank = options.perturbation_rank
         if rank is not None and not any(matrix.rank for matrix in base.low_rank_matrices(layout, rank)):
-            expected = "a network with a matrix [m, n] for which r(m + n) is below m n"
+            expected = f"a network with a matrix of m rows and n columns so that {rank} (m + n) is below m n"
             raise InputError("strategy.perturbation_rank", expected, rank, "Use a wider network or a lower rank.")
         # A decay needs a smallest value below the first value.
         for name in ("sigma", "learning_rate"):
@@ -222,7 +223,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         return Genomes(weights, masks)
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [n]: Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns. fitness: [P], or fewer, see `grows`."""
+        """Return [k]: Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in k columns. fitness: [P], or fewer, see `grows`."""
         sigma, key, shares = state.schedule.sigma, self._key(generation), self._pair_weights(fitness)
         if self._matrices is None:
             total = antithetic_sums(state.centre[columns], sigma, key, shares, first=columns.start)
@@ -244,8 +245,9 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         else:
             # m is the velocity, and v is not used. ClipUp ignores the length of a gradient, so `divisor` is not needed.
             # The velocity is a whole step, but the loop below multiplies each step by α, so divide by α here.
+            # `validate` refuses a decay to α = 0, but runs of earlier versions may have it: the centre then stays.
             m, v = base.ClipUp(o.beta1, o.max_speed).velocity(state.m, total, now.learning_rate), state.v.copy()
-            step = m / now.learning_rate
+            step = m / (now.learning_rate or 1.0)
         # Decoupled weight decay: the loop below adds the decay to the step, and not to the gradient.
         decay = o.weight_decay
         if o.constant_weight_decay:

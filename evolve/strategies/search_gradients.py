@@ -3,7 +3,7 @@
 The weights of an initial genome are the first centre θ, and all candidates have its mask. With n = floor(P/2) symmetric
 pairs and ε_i ~ N(0, σ²):
 
-    candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, so that the log has its fitness
+    candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, so that its fitness is recorded
 
 The sums over candidates below use the float32 weights w_c of the genomes. θ, v and σ are float64. The champion is θ, so
 the lucky fitness of one candidate does not decide the champion.
@@ -14,17 +14,18 @@ Powerful Optimizer for Distribution-Based Policy Evolution" (2020). At first σ 
 radius r. In the paper, r is 15 times the largest speed. The formulas:
 
     u            centred ranks of the fitness of the 2n paired candidates, so that an outlier counts only by its rank
-    ∇θ           1/n Σ_i (u_2i - u_{2i+1})/2 ε_i = 1/2n Σ_c u_c (w_c - θ)
-    ∇σ           1/n Σ_i (u_2i + u_{2i+1})/2 (ε_i² - σ²)/σ = 1/2n Σ_c u_c (w_c - θ)²/σ, as Σ u = 0
+    ∇θ           1/(2n) Σ_i (u_2i - u_{2i+1}) ε_i = 1/(2n) Σ_c u_c (w_c - θ)
+    ∇σ           1/(2n) Σ_i (u_2i + u_{2i+1}) (ε_i² - σ²)/σ = 1/(2n) Σ_c u_c (w_c - θ)²/σ, as Σ u = 0
     θ            θ + v, where v is ClipUp's velocity after ∇θ
-    σ            σ + α_σ ∇σ, where α_σ is the learning rate of σ; `max_sigma_change` limits the relative change of a σ
+    σ            σ + α_σ ∇σ, where α_σ is the learning rate of σ. `max_sigma_change` limits the relative change of a σ,
+                 and each σ stays from `smallest_sigma` to 1e6
 
 snes: the separable natural evolution strategy of Schaul, Glasmachers & Schmidhuber, "High Dimensions and Heavy Tails
 for Natural Evolution Strategies" (2011). snes follows the natural gradient. The constants are the paper's: the learning
-rate of θ is 1, and the learning rate of σ is η_σ. Only the pairs are not from the paper, whose candidates are
-independent:
+rate of θ is 1, and the learning rate of σ is η_σ. Unlike in the paper, candidates come in pairs, and σ is limited
+(`_bounded`):
 
-    u_k          max(0, ln(n + 1) - ln k)/Σ_j max(0, ln(n + 1) - ln j) - 1/2n for the k-th best of the 2n candidates
+    u_k          max(0, ln(n + 1) - ln k)/Σ_j max(0, ln(n + 1) - ln j) - 1/(2n) for the k-th best of the 2n candidates
     θ            θ + Σ_c u_c (w_c - θ)
     σ            σ exp(η_σ/2 Σ_c u_c (w_c - θ)²/σ²), η_σ = (3 + ln C)/(5 sqrt(C)) for C connections; Σ u = 0
 """
@@ -76,7 +77,8 @@ class PgpeOptions(PruningOptions):
     @model_validator(mode="before")
     @classmethod
     def _as_in_earlier_versions(cls, given: Any, info: ValidationInfo) -> Any:
-        # In earlier versions the default radius was 15 times the largest speed, and files did not hold the default.
+        # "lenient" means that the options come from a file. In earlier versions the default radius was 15 times the
+        # largest speed, and files did not hold the default.
         if (info.context or {}).get("lenient") and "initial_radius" not in given and "max_speed" in given:
             return {**given, "initial_radius": 15 * given["max_speed"]}
         return given
@@ -109,10 +111,10 @@ def _initial_sigma(options: PgpeOptions, connections: int) -> float:
 class _Pairs(EvolutionStrategy[GaussianStates]):
     """The parts that pgpe and snes share. A subclass implements `_initial_state`, `tell` and `_utilities`."""
 
-    grows = True
-    antithetic = True
-    traces = "none"
-    sum_shape = (2,)
+    grows = True  # `tell` and `sums` accept the fitness of only the first candidates, if their number is even
+    antithetic = True  # candidates 2i and 2i + 1 are a pair
+    traces = "none"  # `tell` reads no traces of networks
+    sum_shape = (2,)  # `sums` returns two numbers for each weight
 
     def ask(self, state: GaussianStates, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
@@ -139,7 +141,7 @@ class _Pairs(EvolutionStrategy[GaussianStates]):
         return state.centre, state.sigma
 
     def _sums_of(self, state: GaussianStates, genomes: GenomeSource, results: Results) -> tuple[Float64, Float64]:
-        """Return the two `sums` for all columns, [W] each, from the workers or from the genomes."""
+        """Return the two `sums` for all columns, [W] each. Compute them here if the results have none."""
         check_population(genomes, results, self._P, self._W, grows=True)
         total = results.sums
         if total is None:
@@ -169,7 +171,7 @@ class Pgpe(_Pairs[PgpeState]):
 
     @staticmethod
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search, and settings without effect."""
+        """Raise InputError for a layout without weights to search, and settings without effect or out of range."""
         require_evolved_weights(layout, "pgpe")
         options.check_combinations()
         # The initial genome may lack connections, so the first σ is only known approximately here.
@@ -238,6 +240,7 @@ class Snes(_Pairs[GaussianState]):
         """Move the centre and the standard deviations along the natural gradient."""
         moved, squares = self._sums_of(state, genomes, results)
         change = self._sigma_learning_rate / 2 * (squares / (state.sigma * state.sigma))
+        # `exp` is a function of float32, with the same bits on every machine.
         centre, sigma = state.centre + moved, state.sigma * exp(change.astype(np.float32))
         return GaussianState(centre, _bounded(sigma, centre), state.mask)
 

@@ -1,7 +1,9 @@
 """Films: frames written while an episode is played; a film is written whole or not at all."""
 
 import contextlib
+import os
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -149,6 +151,15 @@ def test_one_thread_encodes_a_film(tmp_path):
     film.write(Image.new("RGB", (64, 48)), 2)
     film.close()
     assert b" threads=1 " in (tmp_path / "film.mp4").read_bytes()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists the threads of a process")
+def test_a_film_starts_no_thread(tmp_path):
+    before = set(os.listdir("/proc/self/task"))
+    film = encoders.Mp4(tmp_path / "film.mp4", 25.0)
+    film.write(Image.new("RGB", (640, 480)), 1)
+    assert set(os.listdir("/proc/self/task")) <= before
+    film.close()
 
 
 def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):

@@ -83,6 +83,9 @@ def test_a_process_that_hangs_is_ended():
         None,
         "no answer within 0.5 s",
     )
+    stopping = Event()
+    stopping.set()
+    assert run_probe([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, stopping) == (None, "stopped")
     assert time.monotonic() - begin < 300
     found, why = run_probe(["/nowhere/mpirun"], os.environ, Event())
     assert found is None
@@ -149,7 +152,7 @@ def test_kernels_of_other_headers_are_broken(examined, monkeypatch):
 def test_without_mpi_the_command_installs_it(examined, absent, monkeypatch):
     monkeypatch.chdir(ROOT)
     absent("mpi4py")
-    assert examined()["MPI"] == ("missing", "one process needs none; for many: pip install -e '.[mpi]'")
+    assert examined()["MPI"] == ("missing", "one process needs no MPI; for several processes: pip install -e '.[mpi]'")
 
 
 def test_under_mpirun_no_other_ranks_are_started(examined):
@@ -192,7 +195,7 @@ def test_the_facts_about_a_gpu_or_its_error_are_found(monkeypatch):
 
 def test_a_gpu_is_described(examined):
     found = examined(gpu=GPU)
-    assert found["GPU"] == ("works", "a GPU, sm_90, 80 GB; driver for CUDA 13.2, CuPy for CUDA 13.0")
+    assert found["GPU"] == ("works", "a GPU, sm_90, 80 GB free; driver for CUDA 13.2, CuPy for CUDA 13.0")
     assert found["NVRTC"][0] == "works"
     assert examined(gpu=NO_CUPY | {"NVRTC": False})["NVRTC"][0] == "missing"
 

@@ -17,10 +17,10 @@ from wire import Wire
 
 from evolve.cluster import Coordinator, Transport
 from evolve.cluster.messages import Chunk, Setup
-from evolve.cluster.watchdog import Watchdog, kill, patience
+from evolve.cluster.watchdog import Watchdog, interrupt_soon, kill, patience
 from evolve.cluster.worker import Worker
 from evolve.config import Config, parse
-from evolve.errors import EpisodeTimeout
+from evolve.errors import EpisodeTimeout, Interrupted
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys
 from evolve.strategies import initial_genomes
@@ -169,6 +169,21 @@ def test_code_that_catches_every_exception_ends_a_process_that_is_alone():
     assert done.returncode == 1
     assert done.stdout.startswith("caught")
     assert "in swallow" in done.stderr
+
+
+@pytest.mark.usefixtures("alarms")
+def test_each_pat_puts_off_an_interrupt(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("evolve.cluster.watchdog.SOON", 30.0)
+    with Watchdog(60.0, fatal=False) as watchdog:
+        interrupt_soon()
+        signal.setitimer(signal.ITIMER_REAL, 5.0)  # most of the time has passed
+        clock[0] += 25
+        watchdog.pat()
+        assert 20 < signal.getitimer(signal.ITIMER_REAL)[0] <= 30
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGALRM)
 
 
 def test_a_suspended_process_goes_on():

@@ -152,7 +152,20 @@ def test_constant_weight_decay_takes_the_same_share_however_small_the_steps():
             assert after.centre == pytest.approx(state.centre * (1 - rate * 0.1), rel=1e-12)
             state = after
     with pytest.raises(InputError, match="smallest_learning_rate"):
-        made(8, constant_weight_decay=True, smallest_learning_rate=0.0)
+        made(8, constant_weight_decay=True, learning_rate_decay=0.9, smallest_learning_rate=0.0)
+    made(8, constant_weight_decay=True, smallest_learning_rate=0.0)  # the rate does not decay
+
+
+def test_clipup_stands_still_when_its_steps_have_become_0():
+    """A new run is refused with such a decay, but a run of an earlier version goes on."""
+    es = made(6, optimizer="clipup", max_speed=0.5, learning_rate_decay=1e-200, smallest_learning_rate=0.0)
+    state = es.start()
+    for generation in range(2):
+        state = tell(es, state, generation, np.arange(6.0))
+    assert state.schedule.learning_rate == 0
+    after = tell(es, state, 2, np.arange(6.0))
+    assert np.array_equal(after.centre, state.centre)
+    assert np.isfinite(after.centre).all()
 
 
 def test_step_sizes_are_constant_at_first_where_that_is_asked_for():
@@ -291,7 +304,7 @@ def test_by_flow_the_network_is_not_cut_in_two():
 
 def test_traces_that_do_not_exist_are_refused():
     still = networks.make({"name": "mlp"}, 4, 2)
-    with pytest.raises(InputError, match=r"strategy\.pruning_by: expected a network that leaves traces"):
+    with pytest.raises(InputError, match=r"strategy\.pruning_by: expected .*, because this network leaves no traces"):
         OpenAiEs(OpenAiEsOptions(pruning=0.5, pruning_by="trace"), still, 6, 5)
 
 

@@ -56,9 +56,9 @@ _LARGEST = 1e300  # axes fail at larger values, because differences overflow
 _LABEL_CHARACTERS = 26  # in one line
 _LABEL_SIZE = 8.5  # points
 _LABEL_LINE = 1.25 * _LABEL_SIZE / 72  # inches
-_LABEL_GAP = 0.35  # lines between two labels
+_LABEL_GAP = 0.35  # the gap below a label, in units of `_LABEL_LINE`
 _LOWEST, _HIGHEST = -0.08, 1.08  # the range of labels, as shares of the panel's height
-_PANEL_SHARE = 0.93  # the share of a panel's nominal height that its title and its axis labels do not take
+_PANEL_SHARE = 0.93  # the share of a panel's nominal height for data; the rest is its title and axis labels
 _MARK_POINTS = 10  # the width of one mark beside the panel
 _KEY_POINTS = 26  # the width of the sample of a line
 _MOST_MARKS = 6  # side by side
@@ -107,8 +107,9 @@ def line_style(number: int) -> dict[str, Any]:
 
 
 def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> list[dict[str, Any]]:
-    """Return the line style of each line [G]: lines that would hide one another alternate in dashes.
+    """Return the line style of each line: lines that would hide one another alternate in dashes.
 
+    lines: [G] each, one value for each of G generations.
     from_zero: Whether the axis begins at 0. The range of the axis decides how close two lines look.
     """
     # Two points look like one if their distance is at most 1.5 % of the axis.
@@ -122,7 +123,7 @@ def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> lis
     for n, line in enumerate(lines):
         first = next((first for first in groups if _hides(lines[first], line, near)), n)
         groups.setdefault(first, []).append(n)
-    # Each of k lines that hide one another draws one dash in k, and leaves gaps for the dashes of the other lines.
+    # Each of k lines that hide one another alternates a dash and a gap of k - 1 dashes, in which the others show.
     styles: list[dict[str, Any]] = [{} for _ in lines]
     for group in groups.values():
         if len(group) == 1:
@@ -185,7 +186,7 @@ def _with_css_colours(tag: str) -> str:
 
 
 Mark = tuple[float, tuple[float, float] | None]
-"""A value, drawn as a diamond beside the panel, and its interval, drawn as a bar; None without an interval."""
+"""A value, drawn beside the panel as a shape of `_MARKS`, and its interval, drawn as a bar; None without one."""
 
 
 @dataclass(frozen=True)
@@ -198,9 +199,8 @@ class LineLabel:
         y: The y coordinate of the line's end, or the value of the mark if the label belongs to the mark.
         colour: The colour of the line.
         mark: The mean and the interval drawn for the line; None to draw none.
-        key: The link between the text and its line. None: a pointer from the end of the line to the text. One of
-            `DASHES`: a sample of the line beside the text, because pointers of many lines would cross lines and marks.
-            "": no link.
+        key: One of `DASHES` to draw a sample of the line beside the text, because pointers of many lines would cross
+            lines and marks. None to draw a pointer from the end of the line to the text. "" to draw neither.
     """
 
     text: str
@@ -217,7 +217,7 @@ def legend_label(name: str) -> str:
 
 
 def unbroken(name: str) -> str:
-    """Return a group's name with line breaks allowed after commas only, so that no setting in it is broken."""
+    """Return a group's name that textwrap breaks after commas and hyphens, but not between a setting and its value."""
     return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in name.split(", "))
 
 
@@ -239,6 +239,7 @@ def height_for_labels(labels: Sequence[str]) -> float:
 def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     """Write labels beside a panel, and draw their marks. Call this function when all data are drawn.
 
+    labels: Each is left out, with its mark, if its y is NaN or infinite.
     inches: The approximate height of the panel.
     """
     _include_marks(panel, labels)
@@ -257,7 +258,8 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     turn = 0
     for label, y in zip(shown, without_overlap(heights, needed), strict=True):
         at_height = float(scale.inverted().transform(bottom + y * (top - bottom)))
-        begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}  # of the pointer, or of the sample
+        # `begin` is where the line to the text begins: by default a pointer, from the end of the line in the panel.
+        begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
         if label.mark is not None:
             mark_edge = beside(panel, _MARK_POINTS * (0.6 + turn % _MOST_MARKS) / 72)
             turn += 1
@@ -267,12 +269,12 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
         # A pointer from a line that ends early crosses the panel, so it is dotted.
         how = {"lw": 0.9, "ls": "-" if right - label.x < 0.05 * (right - left) else ":"}
         text_edge = edge
-        if label.key:
+        if label.key:  # instead of the pointer, a sample of the line, level with the text
             begin = {"xy": (1.0, at_height), "xycoords": edge}
             how = {"lw": 1.7, "ls": label.key}
             text_edge = beside(panel, (points + _KEY_POINTS) / 72)
-            if label.mark is not None:
-                _draw_diamond(panel, label, at_height, beside(panel, (points + _KEY_POINTS / 2) / 72))
+            if label.mark is not None:  # also in the middle of the sample, as in a legend
+                _draw_shape(panel, label, at_height, beside(panel, (points + _KEY_POINTS / 2) / 72))
         line = {"arrowstyle": "-", "color": label.colour, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)} | how
         panel.annotate(_wrapped(label.text), **begin, xytext=(1.0, at_height), textcoords=text_edge,
                        fontsize=_LABEL_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
@@ -301,10 +303,10 @@ def _draw_mark(panel: Any, label: LineLabel, transform: Any) -> None:
     if interval is not None:
         how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
         panel.plot((1, 1), interval, lw=2.6, solid_capstyle="butt", alpha=0.45, scalex=False, scaley=False, **how)
-    _draw_diamond(panel, label, value, transform)
+    _draw_shape(panel, label, value, transform)
 
 
-def _draw_diamond(panel: Any, label: LineLabel, y: float, transform: Any) -> None:
+def _draw_shape(panel: Any, label: LineLabel, y: float, transform: Any) -> None:
     """Draw the shape that `_MARKS` gives for the dashes of the line; a diamond if the label shows no dashes."""
     how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
     panel.plot((1,), (y,), _MARKS[label.key or "-"], ms=5, mec=PAPER, mew=0.7, scalex=False, scaley=False, **how)

@@ -16,9 +16,9 @@ from evolve.store import disk
 
 _GIF_FPS = 12.5
 _STILL_TIME = 3.0  # seconds from the start of a film to the picture that represents it
-_COLOURS = 63  # the number of colours of a GIF
+_COLOURS = 63  # the number of colours of one picture of a GIF
 _TRANSPARENT = _COLOURS  # the index of the transparent colour, which follows all others
-RARE_COLOURS = 16  # places in the palette for the colours of small parts, used if the other colours would distort them
+RARE_COLOURS = 16  # places for the colours of small parts in a palette, if the usual palette distorts such colours
 _BACKGROUNDS = 4  # the most frequent colours, which stay exact in a palette with rare colours
 _FAR = 32  # colours are far from each other if one channel differs by more (of 256)
 
@@ -45,7 +45,7 @@ class Mp4:
         self._stream.pix_fmt = "yuv420p"
         self._stream.thread_count = 1  # with several threads x264 may encode equal pictures to different bytes
         self._frame = av.VideoFrame.from_image
-        # PyAV's own reformatter has worker threads that never end, so a process that forks later could hang.
+        # For all pictures. By default it would start a thread for each core, and a process that forks could then hang.
         self._reformatter = av.video.reformatter.VideoReformatter()
         self._written = 0  # pictures
 
@@ -53,7 +53,7 @@ class Mp4:
         """Write a picture `times` times."""
         if not self._written:
             self._stream.width, self._stream.height = picture.size
-        frame = self._reformatter.reformat(self._frame(picture), format=self._stream.pix_fmt)
+        frame = self._reformatter.reformat(self._frame(picture), format=self._stream.pix_fmt, threads=1)
         for _ in range(times):
             frame.pts = self._written
             self._film.mux(self._stream.encode(frame))
@@ -66,7 +66,7 @@ class Mp4:
 
 
 class Gif:
-    """A GIF in an endless loop. It has about 12 frames per second and 63 colours per frame, so it is small.
+    """A GIF in an endless loop. It has fewer than 19 pictures per second, with 63 colours each, so it is small.
 
     The duration of a picture is known when the next different picture comes. Then the encoder writes the picture.
     Pillow's own writer would keep all pictures in memory until the end. Pictures and fps are as in `Mp4`.
@@ -81,7 +81,7 @@ class Gif:
         self._shown = 0  # the duration of the film, in pictures
         self._written_until = 0  # the end of the written pictures, in hundredths of a second
         self._newest: Any = None  # the picture that is shown now, as `write` got it
-        self._pending: tuple[Any, tuple[int, int]] | None = None  # its changed part, and its upper left corner
+        self._pending: tuple[Any, tuple[int, int]] | None = None  # the changed part of `_newest`, and its place
         self._file = path.open("wb")
 
     def write(self, picture: Any, times: int) -> None:
@@ -106,9 +106,10 @@ class Gif:
         self._shown += times
 
     def _quantize(self, picture: Any) -> Any:
-        """Return a picture with a palette of `_COLOURS` colours, among them the colours of small parts.
+        """Return a picture with a palette of at most `_COLOURS` colours.
 
-        Median cut chooses the colours of large areas, so a small green goal could turn into the blue of a sky.
+        Median cut chooses the colours of large areas, so a small green goal could turn into the blue of a sky. If a
+        colour changes so much, the palette also gets the colours of small parts.
         """
         methods, undithered = self._image.Quantize, {"dither": self._image.Dither.NONE}
         usual = picture.quantize(_COLOURS, methods.MEDIANCUT, **undithered)
@@ -156,8 +157,8 @@ def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
     """Return a quantized picture that shows the most frequent colours of the picture exactly.
 
     If two of these colours share an entry of the palette, only the more frequent one is exact. Pillow searches a
-    palette in steps of four levels, so white may become almost white in some pictures. Moving bodies would leave
-    shadows behind.
+    palette in steps of four levels, so white may become almost white in some pictures. Unchanged pixels are not drawn
+    again, so the white that a moving body uncovers would differ from the white around it.
     """
     # Each pixel as one number. Its fourth byte is always 255.
     pixels = np.asarray(picture.convert("RGBX")).view(np.uint32)[..., 0]
@@ -165,7 +166,8 @@ def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
     exact = set()
     for _, colour in sorted(picture.getcolors(pixels.size), reverse=True)[:_BACKGROUNDS]:
         sample = np.array([*colour, 255], np.uint8).view(np.uint32)
-        entry = int(np.asarray(quantized).flat[int(np.argmax(pixels == sample))])
+        first = int(np.argmax(pixels == sample))  # the first pixel of this colour
+        entry = int(np.asarray(quantized).flat[first])
         if entry not in exact:
             palette[3 * entry : 3 * entry + 3] = colour
             exact.add(entry)
@@ -176,12 +178,12 @@ def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
 def _frequent(pixels: UInt8) -> list[int]:
     """Return red, green and blue of at most `RARE_COLOURS` frequent colours of pixels [n, 3], far from each other.
 
-    Parts of one colour keep their colour exactly. The colours of smoothed edges do not use up the palette.
+    Each is the exact colour of some pixels, and not a mean. The colours of smoothed edges do not use up the palette.
     """
     # One number for each colour: `np.unique` is many times slower for rows.
     codes, counts = np.unique(pixels.astype(np.int64) @ (65536, 256, 1), return_counts=True)
-    # The colours again, the most frequent first, [n, 3].
-    left = codes[np.argsort(-counts, kind="stable"), None] // (65536, 256, 1) % 256
+    codes = codes[np.argsort(-counts, kind="stable")]  # the most frequent first
+    left = codes[:, None] // (65536, 256, 1) % 256  # the colours again, [n, 3]
     kept: list[Any] = []
     while len(left) and len(kept) < RARE_COLOURS:
         kept.append(left[0])
@@ -198,7 +200,7 @@ def check_film(path: Path) -> None:
     if path.suffix == ".mp4":
         check_library()
     elif path.suffix == ".gif":
-        library("PIL.ImageFont")
+        library("PIL.ImageFont")  # `picture` writes texts with it
     disk.check_writable(path, tuple(FORMATS))
 
 
