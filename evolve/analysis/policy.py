@@ -13,7 +13,7 @@ from evolve.analysis.exports import export_policy
 from evolve.cluster.cores import usable_memory
 from evolve.environments import Codec, Spaces
 from evolve.environments.spaces import Space, check_observation, kind_of, member_of, members_of
-from evolve.errors import InputError, check_path, check_whole, one_line
+from evolve.errors import InputError, check_path, check_whole, one_line, pluralize
 from evolve.genome import Block, Genomes, one_genome
 from evolve.networks import Batch, Network
 from evolve.numerics import host_backend, restore_ieee
@@ -288,7 +288,7 @@ class Policy:
     def __repr__(self) -> str:
         config = self.experiment.config
         connections = int(self.genome.connections()[0])
-        return f"<Policy: {config.network.name} with {connections:,} connections for {config.env.id}>"
+        return f"<Policy: {config.network.name} with {pluralize(connections, 'connection')} for {config.env.id}>"
 
 
 def _restored(

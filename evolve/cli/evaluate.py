@@ -22,6 +22,7 @@ from evolve.cli.parser import Changes, Parser, changes_of, file_argument, which_
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError, RunError, pluralize, sanitize
 from evolve.store.disk import is_protected, without_links
+from evolve.strategies.acting import Paths
 from evolve.training.plan import threads_for
 from evolve.training.stored import check_which
 from evolve.verification.logs import equal_numbers
@@ -160,6 +161,9 @@ def _body(app: App, argv: list[str]) -> int:
                 _store(file, evaluated)
         finally:  # print the returns even if the disk is full
             kind = which.title or f"champion after generation {run.num_generations - 1}"
+            if which.connections is not None:
+                genomes, _ = training.final_champion(experiment, run, which)
+                kind += f" ({Paths(experiment.network).count(genomes.mask)[0]} in this genome)"
             note = changes.describe(own) + (unstored or "")
             title = f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}"
             print(_as_json(run, options, experiment, evaluated) if options.json else _as_text(title, evaluated))

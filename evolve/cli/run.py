@@ -25,6 +25,8 @@ from evolve.cluster.hosts import Work, count_workers
 from evolve.config import (
     Config,
     EnvOptions,
+    Table,
+    UnknownKeyError,
     annotated_toml,
     differences,
     documents,
@@ -158,21 +160,38 @@ def load(argv: list[str]) -> Request:
         stored = parse(Config, table)
     else:
         table = read_file(path) if name else {}
+    in_file = {section: dict(table[section]) for section in table if isinstance(table[section], dict)}
     # Flags override the file. The assignments of --set come last, so they override the other flags.
     given = [(key, value) for key, value in arguments.items() if value is not None]
     documents.override(table, given + [read_assignment(words) for words in assignments])
     try:
         configs = documents.experiments(table, path.stem)
-    except InputError:
+    except InputError as error:
         if file and stored:  # if the network or the strategy is another one, this raises a clearer error
             resume.check_same_names(table, stored, file)
-        raise
+        raise _with_cure(error, path, in_file, table) from None
     if file and stored:
         resume.check_same_run(configs[0], stored, file)
     if show_settings:
         _print_settings(configs)
         parser.exit()
     return Request(configs, file, **flags)
+
+
+def _with_cure(error: InputError, path: Path, in_file: Table, table: Table) -> InputError:
+    """Return an error, with a cure if a setting in the file does not fit a name that flags have chosen.
+
+    in_file: The sections of the file. table: The same with the flags.
+    """
+    section, _, key = error.argument.partition(".")
+    if not isinstance(error, UnknownKeyError) or key not in in_file.get(section, {}):
+        return error
+    chosen, earlier = table[section].get("name"), in_file[section].get("name")
+    if chosen == earlier:
+        return error
+    # The flag has replaced the name in the file, but not the settings beside the name.
+    cure = f"{path} sets {key} for {earlier}. To leave out its settings: --set '{section}={{name=\"{chosen}\"}}'."
+    return InputError.plainly(error.argument, error, " ", cure)
 
 
 def _print_settings(configs: list[Config]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import share_of_cores, usable_memory
-from evolve.config import MOST_SLOTS, Config, RacingOptions, observation_index, parse, read_table
+from evolve.config import MOST_SLOTS, Config, RacingOptions, nearest, observation_index, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
 from evolve.networks.network import SlotArrays
@@ -329,7 +329,7 @@ def _check_measures(experiment: Experiment, strategy: strategies.Strategy[Any]) 
     for name in strategy.measured:
         if name not in (*GENOME_MEASURES, *metrics):
             expected = f"{name} among the metrics that the environment reports, because strategy.name selects by it"
-            raise InputError("env.metrics", expected, list(metrics))
+            raise InputError("env.metrics", expected, list(metrics), nearest(name, (*GENOME_MEASURES, *metrics)))
 
 
 def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:

@@ -119,6 +119,17 @@ def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["seed-7.h5"]
 
 
+def test_settings_of_another_strategy_in_the_file_are_named_with_the_cure(call, tmp_path):
+    (tmp_path / "a.toml").write_text('[strategy]\nname = "openai-es"\nlearning_rate = 0.1\n')
+    refused = call("run", "a.toml", "--strategy", "snes", "--dry-run")
+    refused.refused(
+        "a.toml sets learning_rate for openai-es. To leave out its settings: --set 'strategy={name=\"snes\"}'."
+    )
+    call("run", "a.toml", "--set", refused.err.split("'")[1], "--dry-run").ok()
+    unknown = call("run", "a.toml", "--set", "strategy.learning_rat=1", "--dry-run")
+    assert "a.toml sets" not in unknown.err
+
+
 def test_settings_are_an_experiment_and_leave_no_file(call, command, tmp_path):
     shown = command("run", *TINY, "-a", "mlp", "--settings", ranks=2)
     assert (shown.code, shown.err) == (0, "")

@@ -197,7 +197,11 @@ def test_x0_may_be_a_genome_with_its_mask():
         (("ga",), {"layout": "mlp"}, r"layout: expected a network, or another layout of genomes, .*, got 'mlp'"),
         (("cma-es", 5000), {}, r"strategy\.name: expected genomes of at most 2,000 connections .*, got 5,000 conn"),
         (("openai-es", 3), {"sigma": 0.005, "sigma_decay": 0.9}, r"strategy\.smallest_sigma: expected below sigma"),
-        (("openai-es", 3), {"pruning": 0.5, "pruning_by": "trace"}, r"strategy\.pruning_by: expected magnitude, flow or random, because"),
+        (
+            ("openai-es", 3),
+            {"pruning": 0.5, "pruning_by": "trace"},
+            r"strategy\.pruning_by: expected magnitude, flow or random, because",
+        ),
         (
             ("ga",),
             {"layout": networks.make({"name": "binary-mask-mlp"}, 2, 1)},

@@ -449,17 +449,17 @@ def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
 def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     """Return the held-out mean of a group in words, and as a mark with an interval; "" and None without evaluation.
 
-    There is no mark if the fitness is a function of the user, because returns do not belong on its axis.
+    There is no mark if fitness is a function of the user, or less the cost of connections: then returns do not belong
+    on the axis of the fitness.
     """
     found = comparison.held_out_score(group)
     if found is None:
         return "", None
     score, interval, _ = found
-    users_function = names_function(group.config.fitness)
     # The axis shows fitness. If fitness is not the mean return, the text says that this number is a return.
-    what = "held-out mean return" if users_function or comparison.costs_connections([group]) else "held-out mean"
-    text = f"{what} {number(score).replace('-', '−')}"
-    if users_function:
+    is_other = names_function(group.config.fitness) or comparison.costs_connections([group])
+    text = f"held-out mean{' return' if is_other else ''} {number(score).replace('-', '−')}"
+    if is_other:
         return text, None
     value, low, high = drawable(np.array([score, *(interval or (score, score))])).tolist()
     return text, (value, (low, high) if interval else None)
