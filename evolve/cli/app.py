@@ -34,6 +34,7 @@ _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
 """The commands for which `--workers` starts ranks. The option `--workers` of `contest` is another one."""
 _CLOSE_SECONDS = 5.0  # for each environment
+_ONE_REQUEST = 2.0  # seconds within which all signals to a rank that has a supervisor belong to one request
 _EXIT_SECONDS = 30.0  # an exiting process waits at most this long for the threads of environments
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -91,10 +92,16 @@ def discard(stream: TextIO) -> None:
 
 
 class StopFlag:
-    """Remembers the first signal. The second signal has its usual effect, which ends even a process that hangs."""
+    """Remembers the first signal. The second signal has its usual effect, which ends even a process that hangs.
+
+    A cluster sends SIGTERM to all processes of a job. The supervisor passes it on to its ranks as SIGUSR1, and mpirun
+    as SIGTERM. So these ranks get several signals for one request, in any order, and ignore all signals after the first
+    for `_ONE_REQUEST`.
+    """
 
     def __init__(self) -> None:
         self._first: int | None = None
+        self._first_at = 0.0
         self._caught: tuple[int, ...] = ()
         self.stop_message = ""
         """The message to print at once on a signal other than SIGUSR1. The launcher drops later output."""
@@ -114,8 +121,8 @@ class StopFlag:
 
     @property
     def signal(self) -> int | None:
-        """The first signal, or None. Once it has been read, all signals have their usual effect."""
-        if self._first is not None:
+        """The first signal, or None. Once it has been read, all signals have their usual effect, see `_is_repeated`."""
+        if self._first is not None and not self._is_repeated():
             self._stop_catching()
         return self._first
 
@@ -142,10 +149,16 @@ class StopFlag:
         # The handlers of the other signals stay until the first signal is read. Python reports an error if a signal is
         # pending although its handler has just been removed.
         if self._first is not None:
+            if self._is_repeated():
+                return
             self._stop_catching()
             signal.raise_signal(number)
-        self._first = number
-        _restore_usual_effect(number)
+        self._first, self._first_at = number, time.monotonic()
+        if not mpirun.is_supervised():
+            _restore_usual_effect(number)
+        else:  # SIGUSR1 is the supervisor's request to stop, which it never makes twice
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            self._caught = tuple(each for each in self._caught if each != signal.SIGUSR1)
         if self.ends_at_once:
             # Not by an exception, which is lost if it is raised in a destructor, for example of h5py.
             with suppress(OSError):
@@ -155,6 +168,10 @@ class StopFlag:
             interrupt_soon()
         if self.stop_message and number != signal.SIGUSR1:
             write_past_mpirun(f"{self.stop_message}\n")
+
+    def _is_repeated(self) -> bool:
+        """Return whether another signal would belong to the request of the first one."""
+        return mpirun.is_supervised() and time.monotonic() - self._first_at < _ONE_REQUEST
 
     def _stop_catching(self) -> None:
         for number in self._caught:

@@ -1,5 +1,6 @@
 """Being asked to stop, once and twice."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 from conftest import wait_for
 
 from evolve import store
+from evolve.cluster.mpirun import EXIT_CODE
 
 TWICE = """
 import os, signal
@@ -27,10 +29,33 @@ print("still here", stop.signal)
 UNBLOCK = "signal.pthread_sigmask(signal.SIG_UNBLOCK, (first,)); assert stop.reason() == signal.Signals(first).name"
 
 
-def run(first: int, second: int, between: str = "") -> tuple[int, str, str]:
-    code = TWICE.format(first=int(first), second=int(second), between=between)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+READ = "signal.pthread_sigmask(signal.SIG_UNBLOCK, (first,)); assert stop.reason()"
+
+
+def run(first: int, second: int, between: str = "", **more: str) -> tuple[int, str, str]:
+    code, env = TWICE.format(first=int(first), second=int(second), between=between), os.environ | more
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, env=env
+    )
     return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("between", ["", READ])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(signal.SIGTERM, signal.SIGUSR1), (signal.SIGUSR1, signal.SIGTERM), (signal.SIGTERM, signal.SIGTERM)],
+)
+def test_a_rank_survives_the_two_signals_of_one_request(first, second, between, tmp_path):
+    """SLURM signals all processes, and the supervisor its ranks. The second signal ended rank 0 before its flush."""
+    code, out, err = run(first, second, between, **{EXIT_CODE: str(tmp_path / "code")})
+    assert (code, err) == (0, "")
+    assert out.startswith("still here ")
+
+
+def test_a_second_request_ends_a_rank(tmp_path):
+    late = f"{READ}; import time; time.sleep(2.1); stop.reason()"
+    code, out, _ = run(signal.SIGUSR1, signal.SIGTERM, late, **{EXIT_CODE: str(tmp_path / "code")})
+    assert (code, out) == (-signal.SIGTERM, "")
 
 
 @pytest.mark.parametrize("between", ["", UNBLOCK])

