@@ -24,7 +24,7 @@ from evolve.cluster.cores import Cores, set_share, shares, usable_cores
 from evolve.cluster.hosts import launched, started_by
 from evolve.cluster.mpirun import CONNECT, connect_seconds, limit_seconds
 from evolve.cluster.transport import Buffer, Transport, initialize, kill_launcher_later, uninitialized_mpi
-from evolve.cluster.watchdog import CoordinatorWatch, Endpoint, HostWatch
+from evolve.cluster.watchdog import CoordinatorWatch, Endpoint, HostWatch, is_rank
 from evolve.errors import InputError, RunError, how_to_install, one_line, pluralize
 
 SILENCE = "EVOLVE_SILENCE_SECONDS"
@@ -265,6 +265,9 @@ def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
         transport.backoff()
     answer = json.loads(received[1].tobytes())
     set_share(answer.pop("share"))
+    host, pid = answer.pop("rank_0")
+    if host == transport.host and is_rank(pid):
+        transport.neighbours = {0: pid}
     if answer:  # the fields of the endpoint, if rank 0 is on another host
         transport.coordinator_watch = CoordinatorWatch(Endpoint(**answer), transport.rank)
 
@@ -289,6 +292,9 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
         missing.discard(rank)
     watch.lost(transport, ask=True)  # for the last time: MPI reports all later deaths
     transport.hosts, transport.pids = hosts, pids
+    # In a container of its own, a rank may have the name of this host, but another numbering of processes.
+    here = (rank for rank in cores if hosts[rank] == transport.host)
+    transport.neighbours = {rank: pids[rank] for rank in here if is_rank(pids[rank])}
     # All living ranks have come. Watch their hosts, share the cores among them, and answer each rank.
     watched = _watched(hosts)
     endpoint = {}
@@ -299,7 +305,8 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
     if share:  # rank 0 plays only after all workers are lost, and then may use as many cores as a worker had
         set_share(max(share.values()))
     for rank, number in share.items():
-        transport.send(rank, _packed({"share": number} | (endpoint if rank in watched else {})))
+        about = {"share": number, "rank_0": (transport.host, os.getpid())}
+        transport.send(rank, _packed(about | (endpoint if rank in watched else {})))
 
 
 def _watched(hosts: list[str]) -> set[int]:

@@ -65,7 +65,7 @@ class Transport:
         self.size: int = 1 if communicator is None else communicator.Get_size()
         self.host = socket.gethostname()
         self._unsent: deque[tuple[int, Any, Buffer]] = deque()  # receiver, request, buffer
-        self._undeliverable: list[tuple[int, Any, Buffer]] = []  # kept, because MPI may still read their buffers
+        self._undeliverable: list[tuple[int, Any, Buffer]] = []  # kept, because MPI may still use their buffers
         enabled = os.environ.get("OMPI_MCA_mpi_ft_enable")  # noqa: SIM112 - as mpirun --with-ft ulfm spells it
         self._knows_failures = hasattr(communicator, "Get_failed")  # an older mpi4py does not
         self.tolerant = self._knows_failures and enabled in ("1", "true")
@@ -87,6 +87,9 @@ class Transport:
         """The process number of each rank on its host; known as `hosts` is."""
         self.arguments: dict[int, list[str]] = {}
         """The command-line arguments of the other ranks; known as `hosts` is."""
+        self.neighbours: dict[int, int] = {}
+        """The process numbers of ranks on this host: at rank 0 of all other ranks, elsewhere only of rank 0."""
+        self._vanished: set[int] = set()  # ranks whose processes did not exist at the last call of `find_lost`
         self.host_watch: HostWatch | None = None
         """Notices silent hosts, at rank 0, if there are other hosts."""
         self.coordinator_watch: CoordinatorWatch | None = None
@@ -142,7 +145,12 @@ class Transport:
             if message is None:
                 return None
             buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
-            message.Recv(buffer)
+            sender, request = status.Get_source(), message.Irecv(buffer)
+            while not request.Test():  # the rest of a large message never comes if its sender has died
+                self.find_lost()
+                if sender in self.gone:
+                    self._undeliverable.append((sender, request, buffer))
+                    return None
         except MPI.Exception:
             if not self.tolerant:
                 raise
@@ -150,13 +158,16 @@ class Transport:
             return None
         self.bytes_moved += buffer.nbytes
         self._quiet_since = time.monotonic()
-        return status.Get_source(), buffer
+        return sender, buffer
 
     def find_lost(self) -> None:
         """Add lost ranks to `gone`, if some time has passed since the last call.
 
         They are the ranks on silent hosts and, if MPI survives the death of ranks, the ranks that died. Of the silent
         hosts, a worker notices only the host of rank 0.
+
+        Open MPI 5.0 does not report a rank that ends by `exit(3)`. So this function also looks for its process on this
+        host, and for the end of its connection from another host.
         """
         now = time.monotonic()
         if self.size == 1 or now - self._asked_at < _ASK_EVERY:
@@ -168,12 +179,25 @@ class Transport:
             self.mark_dead(failed)
         if self.host_watch is not None:
             self.silent.update(self.hosts[rank] for rank in self.host_watch.silent())
+        if self.tolerant:
+            self._find_vanished()
+        if self.host_watch is not None:
             unheard = [rank for rank, host in enumerate(self.hosts) if host in self.silent]
         else:
             unheard = [0] if self.coordinator_watch is not None and self.coordinator_watch.silent() else []
         for rank in unheard:
             if rank not in self.gone:
                 self.abandon(rank)
+
+    def _find_vanished(self) -> None:
+        """Mark ranks dead whose processes did not exist at the last call either."""
+        vanished = {rank for rank, pid in self.neighbours.items() if not exists(pid)}
+        if self.host_watch is not None:
+            vanished |= self.host_watch.ended
+        vanished -= self.gone
+        # Not at the first sight: the last message of a rank that has left in order may not have been received yet.
+        self.mark_dead(vanished & self._vanished)
+        self._vanished = vanished
 
     def _failed_ranks(self) -> list[int]:
         failed = self._comm.Get_failed()
@@ -257,6 +281,17 @@ class Transport:
             if not self.tolerant:
                 raise
             self._asked_at = 0.0  # the receiver died: `find_lost` asks which, and drops the message
+
+
+def exists(pid: int) -> bool:
+    """Return whether a process of this number exists on this host."""
+    try:
+        os.kill(pid, 0)  # sends no signal
+    except ProcessLookupError:
+        return False
+    except OSError:  # a process of another user
+        pass
+    return True
 
 
 def uninitialized_mpi() -> Any:

@@ -202,11 +202,17 @@ def patience(limit: float) -> float:
     return 1.5 * limit + 5.0
 
 
+def is_rank(pid: int) -> bool:
+    """Return whether a process on this host has the command line of this process, as all ranks have."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()
+    return False
+
+
 def kill(pid: int) -> None:
     """Kill a rank on this host by its process number."""
-    # If the rank has ended, its number may belong to another process. All ranks have the same command line.
-    with suppress(OSError):
-        if Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
+    if is_rank(pid):  # if the rank has ended, its number may belong to another process
+        with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -245,6 +251,8 @@ class HostWatch:
         self._unidentified: list[socket.socket] = []  # have not sent their greeting yet
         self.connections: dict[int, socket.socket] = {}
         """The connections, by rank."""
+        self.ended: set[int] = set()
+        """The ranks whose connections have ended, because their processes have."""
         token = os.urandom(_TOKEN_CHARACTERS // 2).hex()
         self.endpoint = Endpoint(tuple(own_addresses()), self._listener.getsockname()[1], token, seconds)
 
@@ -286,6 +294,8 @@ class HostWatch:
         if error is None:
             return False
         self.connections.pop(rank).close()
+        if error in _ENDED:
+            self.ended.add(rank)
         return error not in _ENDED
 
 

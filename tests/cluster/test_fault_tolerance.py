@@ -50,6 +50,35 @@ def test_a_run_goes_on_without_dead_workers(start, expected, tmp_path, brake, vi
     assert done.err.count("was lost") == len(victims)
 
 
+LEAVING = """
+import os
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Leaving(CartPoleEnv):
+    def step(self, action):
+        if os.environ.get("OMPI_COMM_WORLD_RANK") == "{rank}":
+            os._exit(3)  # as a library may do in C
+        return super().step(action)
+
+gymnasium.register("Leaving-v0", Leaving, max_episode_steps=50)
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_ends_itself_is_lost(start, tmp_path, rank):
+    """Open MPI reports a rank that was killed, but no rank that ends by `exit(3)`."""
+    (tmp_path / "leaving.py").write_text(LEAVING.format(rank=rank))
+    words = ("-e", "leaving:Leaving-v0", "-p", 16, "-g", 2, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")
+    done = start("run", *words, ranks=3, mpi="ulfm").wait(100)
+    if rank == 0:  # rank 0 plays the trial before the run
+        assert done.code not in (0, 2)  # mpirun may drop the message of the other ranks
+    else:
+        assert done.code in (0, 3), done.err  # mpirun returns the code of the rank
+        assert "was lost; other ranks take over its" in done.err
+        assert len(run_of(tmp_path / "out")) == 2
+
+
 @pytest.mark.slow
 def test_kills_at_random_instants(start, tmp_path, brake, expected):
     draw = random.Random(time.time_ns())

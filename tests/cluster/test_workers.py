@@ -188,6 +188,7 @@ class SomeSilent:
 
     def __init__(self, *ranks):
         self._ranks = ranks
+        self.ended = set()
 
     def silent(self):
         ranks, self._ranks = self._ranks, ()
