@@ -1,12 +1,14 @@
 """Finds mpirun on this machine, and supervises the ranks that mpirun starts."""
 
 import ctypes
+import fcntl
 import math
 import os
 import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -228,8 +230,14 @@ def mpirun_words(ranks: int) -> list[str]:
 
 
 def mpirun_environment() -> dict[str, str]:
-    """Return the environment for mpirun. It lets root start ranks, which Open MPI refuses otherwise."""
-    return os.environ | (dict.fromkeys(_ROOT, "1") if os.geteuid() == 0 else {})
+    """Return the environment for mpirun. It lets root start ranks, which Open MPI refuses otherwise.
+
+    Open MPI also refuses to start without HOME, which a service of the system may lack.
+    """
+    found = os.environ | (dict.fromkeys(_ROOT, "1") if os.geteuid() == 0 else {})
+    with suppress(RuntimeError):  # the user has no home directory
+        found.setdefault("HOME", str(Path.home()))
+    return found
 
 
 def _library_version(said: str) -> str:
@@ -291,6 +299,11 @@ class Supervisor:
         self._told = False  # whether the ranks were asked to stop
         self.stopping = False
         """Whether this process was asked to stop."""
+        # A rank may append to the same file after Ctrl-C, see `write_past_mpirun`; its line must not be overwritten.
+        for descriptor in (1, 2):
+            with suppress(OSError):
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_APPEND)
         for number in STOPPING:
             # nohup ignores SIGHUP, so that a run outlives its terminal. A shell script starts its background commands
             # with SIGINT ignored, but `kill -INT` still has to stop them.

@@ -21,7 +21,7 @@ from evolve.store import Header, RunFile, RunLog, Stored, StoredRun, reading
 from evolve.strategies import STRATEGIES, Strategy, is_added
 from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
 from evolve.training.fitness import fitness_function
-from evolve.training.manifest import make_manifest, resumed_manifest, revision, short_revision
+from evolve.training.manifest import make_manifest, module_digests, resumed_manifest, revision, short_revision
 
 _LOG = logging.getLogger("evolve")
 
@@ -288,7 +288,7 @@ def _check_continuation(run: PlannedRun, spot_check: SpotCheck) -> None:
         check_configuration(run, file)
         if not file.num_generations:
             return
-        _warn_of_other_code(file)
+        _warn_of_other_code(file, run.experiment.config)
     if run.experiment.config.compute.check:
         _check_episode(run, file, spot_check)
 
@@ -345,14 +345,22 @@ def changed_sizes(run: RunFile | Stored, experiment: Experiment) -> tuple[str, s
     return f"an environment of {there}, as in {run.path}", f"{env.id}, of {here}"
 
 
-def _warn_of_other_code(file: RunFile) -> None:
-    """Warn if another version of evolve wrote the file, because its candidates may differ."""
+def _warn_of_other_code(file: RunFile, config: Config) -> None:
+    """Warn if the file was written with another version of evolve, or with other code of the user's modules.
+
+    Their candidates or episodes may differ, although the episode that is played again does not.
+    """
+    cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tests whether both give the same bits"
     theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")
     ours = __version__, revision()
     if theirs != ours:
         written, here = (f"{version} {short_revision(commit)}".rstrip() for version, commit in (theirs, ours))
-        cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tests whether both give the same bits"
         _LOG.warning("%s was written by evolve %s, and this is %s: %s", file.path, written, here, cure)
+    known = file.header.manifest.get("modules")
+    known = known if isinstance(known, dict) else {}
+    changed = [name for name, digest in module_digests(config).items() if known.get(name, digest) != digest]
+    if changed:
+        _LOG.warning("%s was written with other code of %s: %s", file.path, ", ".join(changed), cure)
 
 
 def _check_episode(run: PlannedRun, file: RunFile, spot_check: SpotCheck) -> None:

@@ -411,3 +411,23 @@ def test_an_interrupt_while_a_run_is_opened_releases_its_file(quick, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         open_run(run, Transport())
     store.check_unlocked(quick)
+
+
+MINE = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+gymnasium.register("Mine-v0", CartPoleEnv, max_episode_steps=20)
+"""
+
+
+def test_changed_code_of_a_users_module_is_mentioned(command, tmp_path):
+    """One episode is played again, but others may differ."""
+    words = ("run", "-e", "mine:Mine-v0", *QUICK)
+    (tmp_path / "mine.py").write_text(MINE)
+    command(*words).ok()
+    assert "with other code" not in command(*words, "-g", 3, "--resume").err
+    (tmp_path / "mine.py").write_text(f"{MINE}# A comment changes no episode.\n")
+    done = command(*words, "-g", 4, "--resume")
+    assert done.code == 0, done.err
+    assert "seed-0.h5 was written with other code of mine: python -m evolve.verify --full out/seed-0.h5 " in done.err
