@@ -19,7 +19,7 @@ at least as good in every objective, and better in one. Of genomes that are equa
 the others; otherwise copies would fill the front. A genome with an objective that is NaN is behind all fronts.
 
 The champion is the parent of the best mean fitness. In this mean, a parent with fewer than `trusted` evaluations gets
-the missing ones: each counts with the median of the parents' mean fitness.
+the missing ones: each counts with the median of the mean fitness of all parents that may be chosen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ class Nsga2Options(Options):
     """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
     trusted: int = Field(1, ge=1)
     """The number of evaluations, prior ones included, with which a parent counts fully when the champion is chosen;
-    each missing one counts with the median of the parents' mean fitness."""
+    each missing one counts with the median of the mean fitness of the parents that may be chosen."""
 
 
 def fronts_of(values: Float64) -> Int64:
@@ -237,7 +237,7 @@ class Nsga2(Elitist[FrontState]):
     def _best(self, state: FrontState, among: Int64) -> Genomes:
         """Return the genome of the best mean fitness among some parents, with missing evaluations, see `trusted`."""
         parents, trusted = state.parents, self._options.trusted
-        finite = parents.score[np.isfinite(parents.score)]
+        finite = parents.score[among][np.isfinite(parents.score[among])]
         usual = float(np.median(finite)) if len(finite) else 0.0
         # Not only parents with enough evaluations: the oldest are often trivial networks, which nothing dominates.
         filled = (parents.total + (trusted - parents.count) * usual) / trusted
