@@ -105,7 +105,7 @@ class Launcher:
             raise InputError("mpirun", "an MPI launcher", "none", cure)
         # Intel MPI's mpirun is a shell script that looks for the launcher itself, mpiexec.hydra, in the PATH.
         path = os.pathsep.join([str(Path(found).parent), os.environ.get("PATH", os.defpath)])
-        words, env = [found, "--version"], os.environ | {"PATH": path}
+        words, env = [found, "--version"], mpirun_environment() | {"PATH": path}
         try:
             said = subprocess.run(
                 words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60, env=env
@@ -427,7 +427,7 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
         say(f"the ranks ended with code {outcome.code}: a rank or mpirun was killed or has failed. {_AFTER_A_DEATH}")
         return 1
     if outcome.start_again and not supervisor.stopping:
-        say(f"no signal came from outside: a rank or a host was lost. {_AFTER_A_DEATH}")
+        say(f"this process was not asked to stop: a rank or a host was lost. {_AFTER_A_DEATH}")
         return 1
     return outcome.code
 

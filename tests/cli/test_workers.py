@@ -156,6 +156,13 @@ def test_signals_are_passed_on_and_the_last_line_says_how_to_resume(start, tmp_p
     assert not store.read(tmp_path / "out" / "seed-0.h5").complete
 
 
+def test_workers_start_without_a_home(start, monkeypatch):
+    """Open MPI looks for HOME, which a service of the system may lack."""
+    monkeypatch.delenv("HOME")
+    process = start("run", "-e", "CartPole-v1", *TINY, "-g", 1, "--workers", 2)
+    assert process.wait().code == 0, process.output()
+
+
 def test_a_second_signal_ends_all(start, tmp_path):
     endless = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=300", "--set", f"env.kwargs.mark='{tmp_path}/now'")
     process = start("run", *endless, *TINY, "--set", "compute.check=false", "--workers", 2)
