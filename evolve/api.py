@@ -48,7 +48,7 @@ class RunComparison(exhibits.Picture):
 
     Args:
         runs: The runs. Runs that differ only in their seeds are one experiment.
-        metric: The metric whose mean is the score of a seed, see `compare`.
+        metric: The metric that gives the scores of seeds, see `compare`.
     """
 
     def __init__(self, runs: Sequence[store.StoredRun], metric: str | None = None) -> None:

@@ -369,7 +369,7 @@ class Ranking:
 
     Attributes:
         score: The kind of score, in words.
-        values: The kind of values to whose range the intervals are cut, in words.
+        values: The kind of values that limit the intervals, in words.
         rows: The groups.
         notes: Sentences about groups that were not evaluated or not tested.
     """

@@ -196,7 +196,7 @@ class LiveLog:
         """Add the held-out returns of a complete run, which are known only after its last generation."""
         try:
             run = read(self._run)
-        except InputError:  # someone has removed the file
+        except InputError:  # the file was removed
             return
         if run.held_out is None:
             return

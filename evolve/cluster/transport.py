@@ -89,7 +89,7 @@ class Transport:
         """The command-line arguments of the other ranks; known as `hosts` is."""
         self.neighbours: dict[int, int] = {}
         """The process numbers of ranks on this host: at rank 0 of all other ranks, elsewhere only of rank 0."""
-        self._vanished: set[int] = set()  # ranks whose processes did not exist at the last call of `find_lost`
+        self._vanished: set[int] = set()  # ranks without a process at the last call of `find_lost`
         self.host_watch: HostWatch | None = None
         """Notices silent hosts, at rank 0, if there are other hosts."""
         self.coordinator_watch: CoordinatorWatch | None = None
@@ -179,18 +179,17 @@ class Transport:
             self.mark_dead(failed)
         if self.host_watch is not None:
             self.silent.update(self.hosts[rank] for rank in self.host_watch.silent())
-        if self.tolerant:
-            self._find_vanished()
-        if self.host_watch is not None:
             unheard = [rank for rank, host in enumerate(self.hosts) if host in self.silent]
         else:
             unheard = [0] if self.coordinator_watch is not None and self.coordinator_watch.silent() else []
+        if self.tolerant:
+            self._find_vanished()
         for rank in unheard:
             if rank not in self.gone:
                 self.abandon(rank)
 
     def _find_vanished(self) -> None:
-        """Mark ranks dead whose processes did not exist at the last call either."""
+        """Mark ranks dead that have no process now, and had none at the last call."""
         vanished = {rank for rank, pid in self.neighbours.items() if not exists(pid)}
         if self.host_watch is not None:
             vanished |= self.host_watch.ended

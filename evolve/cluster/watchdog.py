@@ -252,7 +252,7 @@ class HostWatch:
         self.connections: dict[int, socket.socket] = {}
         """The connections, by rank."""
         self.ended: set[int] = set()
-        """The ranks whose connections have ended, because their processes have."""
+        """The ranks with a connection that has ended, because the process has ended."""
         token = os.urandom(_TOKEN_CHARACTERS // 2).hex()
         self.endpoint = Endpoint(tuple(own_addresses()), self._listener.getsockname()[1], token, seconds)
 
