@@ -2,19 +2,20 @@
 
     pip install -e '.[mpi]' -r benchmarks/requirements-peers.txt
     python benchmarks/peers.py -o runs/peers
-    python benchmarks/peers.py --show -o runs/peers     # the table
+    python benchmarks/peers.py --show -o runs/peers     # the table: medians of the seeds
 
 Each peer is a file of benchmarks/peers/, as short as its library allows, with the strategy that the library suggests:
-networks of 4, 8 and 2, 64 candidates (evolve: 65, 32 pairs and the centre), 4 episodes each. It is run twice by one
-worker and twice by two, each time in a process of its own that may use as many cores as workers. Its champion, the
-centre or the best candidate, plays the held-out episodes of evolve after each generation, until their mean return is
-475. This evaluation, imports and the start of the process do not count as time. Compiling by JAX counts: it happens in
-each run. Finished runs are JSON files below the folder, and are not run again.
+networks of 4, 8 and 2, 64 candidates (evolve: 65, 32 pairs and the centre), 4 episodes each. Each of three seeds
+is run twice by one worker and twice by two, each time in a process of its own that may use as many cores as workers.
+The run's champion, the centre or the best candidate, plays the held-out episodes of evolve after each generation, until
+their mean return is 475. This evaluation, imports and the start of the process do not count as time. Compiling by JAX
+counts: it happens in each run. Finished runs are JSON files below the folder, and are not run again.
 """
 
 import argparse
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import shutil
@@ -73,7 +74,8 @@ def train(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any] 
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:workers])
     peer = PEERS[name]
     sys.path.insert(0, str(FOLDER))
-    made = importlib.import_module(peer.module).train(asked.seed, workers, asked.steps, **peer.settings)
+    (seed,) = asked.seeds
+    made = importlib.import_module(peer.module).train(seed, workers, asked.steps, **peer.settings)
     leads = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) == "0"
     chain, aim, judging, mean = hashlib.sha256(), None, 0.0, 0.0
     begin = time.perf_counter()
@@ -81,25 +83,25 @@ def train(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any] 
         seconds = time.perf_counter() - begin - judging
         chain.update(digest.encode())
         if leads and aim is None:
-            mean = judge(champion(), asked)
+            mean = judge(champion(), seed, asked.episodes)
             aim = {"steps": steps, "seconds": seconds} if mean >= _AIM else None
         judging = time.perf_counter() - begin - seconds
     return {"steps": steps, "seconds": seconds, "aim": aim, "digest": chain.hexdigest()} if leads else None
 
 
-def judge(act: Callable[[np.ndarray], Any], asked: argparse.Namespace) -> float:
+def judge(act: Callable[[np.ndarray], Any], seed: int, episodes: int) -> float:
     """Return the mean return of a champion in held-out episodes."""
     outputs = Actions(choices=2, size=2).outputs
-    seeds = held_out_seeds(asked.seed, asked.episodes)
+    seeds = held_out_seeds(seed, episodes)
     return float(play(EnvOptions(id="CartPole-v1"), seeds, lambda seen: outputs(np.asarray(act(seen)))).mean())
 
 
-def start(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any]:
+def start(name: str, workers: int, seed: int, asked: argparse.Namespace) -> dict[str, Any]:
     """Let a peer train in a process of its own; return its result, or the reason for its failure."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         words = [sys.executable, str(SCRIPT), "--child", name, str(workers), str(result)]
-        words += ["--seed", str(asked.seed), "--steps", str(asked.steps), "--episodes", str(asked.episodes)]
+        words += ["--seeds", str(seed), "--steps", str(asked.steps), "--episodes", str(asked.episodes)]
         # Exact episodes are played by threads on the cores of the process, others by ranks.
         if name == "evolve" and workers > 1:
             words = [_mpirun(), "--oversubscribe", "--bind-to", "none", "-n", str(workers + 1), *words]
@@ -117,7 +119,6 @@ def start(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any]:
 
 def run_all(asked: argparse.Namespace) -> None:
     """Run the peers that are asked for, installed, and not finished yet."""
-    wanted = {"steps": asked.steps, "episodes": asked.episodes, "seed": asked.seed}
     for name in asked.peers:
         lacking = missing(PEERS[name].needs)
         if lacking:
@@ -126,16 +127,16 @@ def run_all(asked: argparse.Namespace) -> None:
                 file=sys.stderr,
             )
             continue
-        for workers in asked.workers:
-            for repeat in range(_REPEATS):
-                path = asked.output / name / f"workers-{workers}-run-{repeat + 1}.json"
-                if is_there(path, wanted):
-                    continue
-                about = {"machine": machine(workers), "versions": versions(_PACKAGES), "date": time.strftime("%F")}
-                found = start(name, workers, asked)
-                if "failed" not in found:
-                    write(path, {"asked": wanted} | about | found)
-                print(f"{path}: {found}", flush=True)
+        for seed, workers, repeat in itertools.product(asked.seeds, asked.workers, range(_REPEATS)):
+            wanted = {"steps": asked.steps, "episodes": asked.episodes, "seed": seed}
+            path = asked.output / name / f"seed-{seed}-workers-{workers}-run-{repeat + 1}.json"
+            if is_there(path, wanted):
+                continue
+            about = {"machine": machine(workers), "versions": versions(_PACKAGES), "date": time.strftime("%F")}
+            found = start(name, workers, seed, asked)
+            if "failed" not in found:
+                write(path, {"asked": wanted} | about | found)
+            print(f"{path}: {found}", flush=True)
 
 
 def show(folder: Path) -> None:
@@ -145,7 +146,7 @@ def show(folder: Path) -> None:
     if not found:
         raise SystemExit(f"{folder}: expected JSON files of finished runs, got none. Run benchmarks/peers.py first.")
     head = ["peer", "steps per second, 1 and 2 workers", "seconds to the aim", "steps to the aim", "lines"]
-    head += [f"same again, {workers}" for workers in _WORKERS] + ["same with 1 and 2"]
+    head += ["seeds", *(f"same again, {workers}" for workers in _WORKERS), "same with 1 and 2"]
     print(markdown(head, (row(name, runs) for name, runs in found.items())))
     every = [run for runs in found.values() for run in runs]
     loads = [run["machine"]["load"] for run in every]
@@ -159,15 +160,21 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     """Return the cells of a peer's row."""
     by_workers = {workers: [run for run in runs if run["machine"]["cores used"] == workers] for workers in _WORKERS}
     rates = [_median([run["steps"] / run["seconds"] for run in some]) for some in by_workers.values()]
-    reached = [run["aim"] for run in runs if run["aim"]]
+    seeds = sorted({run["asked"]["seed"] for run in runs})
+    reached = [run for run in runs if run["aim"]]
+    lucky = {run["asked"]["seed"] for run in reached}
+    share = "" if len(lucky) == len(seeds) else f" ({len(lucky)} of {len(seeds)} seeds)"
     cells = [PEERS[name].title, ", ".join(f"{rate:,.0f}" for rate in rates)]
     for what, digits in (("seconds", 1), ("steps", 0)):
-        cells.append(f"{_median([aim[what] for aim in reached]):,.{digits}f}" if reached else "not reached")
-    cells.append(str(lines_of(PEERS[name].module)))
-    digests = {workers: [run["digest"] for run in some] for workers, some in by_workers.items()}
-    cells += [_same(some) for some in digests.values()]
-    firsts = [some[0] for some in digests.values() if some]
-    return [*cells, _same(firsts)]
+        aims = [run["aim"][what] for run in reached]
+        cells.append(f"{_median(aims):,.{digits}f}{share}" if aims else "not reached")
+    cells += [str(lines_of(PEERS[name].module)), ", ".join(map(str, seeds))]
+    cells += [
+        _same([[run["digest"] for run in some if run["asked"]["seed"] == s] for s in seeds])
+        for some in by_workers.values()
+    ]
+    of_workers = {(run["asked"]["seed"], run["machine"]["cores used"]): run["digest"] for run in runs}
+    return [*cells, _same([[digest for (seed, _), digest in of_workers.items() if seed == s] for s in seeds])]
 
 
 def lines_of(module: str) -> int:
@@ -176,10 +183,10 @@ def lines_of(module: str) -> int:
     return sum(bool(line.strip()) and not line.lstrip().startswith("#") for text in texts for line in text)
 
 
-def _same(digests: Sequence[str]) -> str:
-    if len(digests) < 2:
+def _same(by_seed: Sequence[Sequence[str]]) -> str:
+    if any(len(digests) < 2 for digests in by_seed):
         return "not measured"
-    return "yes" if len(set(digests)) == 1 else "no"
+    return "yes" if all(len(set(digests)) == 1 for digests in by_seed) else "no"
 
 
 def _median(numbers: Sequence[float]) -> float:
@@ -201,7 +208,7 @@ def main() -> None:
         "--peers", nargs="+", choices=list(PEERS), default=list(PEERS), metavar="PEER", help=", ".join(PEERS)
     )
     parser.add_argument("--workers", type=int, nargs="+", choices=_WORKERS, default=_WORKERS, help="1 2")
-    parser.add_argument("--seed", type=int, default=1, metavar="S")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="S", help="(1 2 3)")
     parser.add_argument("--steps", type=int, default=1_000_000, metavar="N", help="environment steps (1,000,000)")
     parser.add_argument("--episodes", type=int, default=50, metavar="N", help="held-out episodes (50)")
     parser.add_argument("--limit", type=float, default=3600.0, metavar="SECONDS", help="of a run (3600)")

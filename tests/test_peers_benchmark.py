@@ -24,7 +24,7 @@ def test_evolve_trains_and_is_judged(bench, monkeypatch, tmp_path):
     words = ("--child", "evolve-exact", 1)
     results = []
     for name in ("one.json", "two.json"):
-        code, out, err = bench("peers", *words, tmp_path / name, "--steps", 6000, "--episodes", 2)
+        code, out, err = bench("peers", *words, tmp_path / name, "--seeds", 1, "--steps", 6000, "--episodes", 2)
         assert code == 0, out + err
         results.append(json.loads((tmp_path / name).read_text()))
     assert results[0]["steps"] >= 6000
@@ -43,10 +43,11 @@ def test_missing_peers_are_named(bench, absent, tmp_path):
     assert err.startswith(f"{tmp_path}: ")
 
 
-def run(workers, digest, seconds, aim=None):
+def run(workers, digest, seconds, aim=None, seed=1):
     machine = {"cpu": "one", "cores used": workers, "load": 0.5}
     result = {"steps": 1000, "seconds": seconds, "aim": aim, "digest": digest}
-    return {"machine": machine, "versions": {"neat-python": "2"}, "date": "2026-01-02"} | result
+    about = {"asked": {"seed": seed}, "machine": machine, "versions": {"neat-python": "2"}, "date": "2026-01-02"}
+    return about | result
 
 
 def test_the_table_compares_digests(peers, tmp_path, capsys):
@@ -57,11 +58,23 @@ def test_the_table_compares_digests(peers, tmp_path, capsys):
     peers.show(tmp_path)
     lines = capsys.readouterr().out.splitlines()
     count = peers.lines_of("neat_peer")
-    assert lines[2].split(" | ")[1:] == ["375, 1,000", "1.0", "400", str(count), "yes", "no", "no |"]
+    assert lines[2].split(" | ")[1:] == ["375, 1,000", "1.0", "400", str(count), "1", "yes", "no", "no |"]
     (tmp_path / "neat" / "0.json").write_text(json.dumps(run(1, "a", 2.0)))
     peers.show(tmp_path)
     assert capsys.readouterr().out.splitlines()[2].split(" | ")[2:4] == ["not reached", "not reached"]
     assert lines[4] == "- one, load 0.5, 2026-01-02."
+
+
+def test_a_row_takes_all_seeds_together(peers):
+    aims = ({"steps": 400, "seconds": 1.0}, {"steps": 600, "seconds": 2.0}, None)
+    runs = [run(1, f"digest {seed}", 1.0, aim, seed) for seed, aim in enumerate(aims, 1) for _ in range(2)]
+    share = "(2 of 3 seeds)"
+    expected = [f"1.5 {share}", f"500 {share}", str(peers.lines_of("neat_peer")), "1, 2, 3"]
+    assert peers.row("neat", runs)[2:] == [*expected, "yes", "not measured", "not measured"]
+    runs += [run(2, f"digest {seed}", 1.0, None, seed) for seed in (1, 2, 3)]
+    assert peers.row("neat", runs)[6:] == ["yes", "not measured", "yes"]
+    runs += [run(2, "another digest", 1.0, None, 3)]
+    assert peers.row("neat", runs)[6:] == ["yes", "not measured", "no"]
 
 
 def test_lines_of_code_are_counted(peers, monkeypatch, tmp_path):
@@ -74,5 +87,5 @@ def test_lines_of_code_are_counted(peers, monkeypatch, tmp_path):
 def test_a_failed_peer_is_reported(peers, monkeypatch, tmp_path):
     (tmp_path / "child.py").write_text("raise SystemExit('out of luck')")
     monkeypatch.setattr(peers, "SCRIPT", tmp_path / "child.py")
-    asked = Namespace(seed=1, steps=1, episodes=1, limit=60.0)
-    assert peers.start("neat", 1, asked) == {"failed": "exit code 1: out of luck"}
+    asked = Namespace(steps=1, episodes=1, limit=60.0)
+    assert peers.start("neat", 1, 1, asked) == {"failed": "exit code 1: out of luck"}
