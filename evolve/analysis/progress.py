@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from evolve.analysis.statistics import mean, number
-from evolve.errors import sanitize
+from evolve.config.settings import EarlyStopOptions
+from evolve.errors import pluralize, sanitize
 from evolve.numerics.streams import Purpose
+from evolve.shapes import Float64
 from evolve.store import Record
 
 if TYPE_CHECKING:
@@ -115,6 +117,7 @@ class ProgressReporter:
         quiet: Whether to print no progress.
         steps: Environment steps until `early_stop.steps` ends the run; infinite without that limit.
         clock: The clock of all runs of the command.
+        validations: The validation returns [N] by the number of complete generations. The caller may add some later.
         every: Seconds between two lines without a terminal; the last generation always has its line.
         stream: The stream of the progress; by default stdout.
     """
@@ -125,6 +128,7 @@ class ProgressReporter:
     quiet: bool = False
     steps: float = math.inf
     clock: RunsClock = field(default_factory=lambda: RunsClock([1]))
+    validations: Mapping[int, Float64] = field(default_factory=dict)
     every: float = 0.0
     stream: TextIO | None = None
 
@@ -161,6 +165,8 @@ class ProgressReporter:
         generation = f"generation {self.completed - 1}"
         etas = self._etas(self.completed)
         fitness, work = _describe_fitness(record), _describe_work(record)
+        if self.validations:
+            fitness += f"  validation {number(newest_validation(self.validations))}"
         if self.display is not None:
             lines: dict[str, Any] = {"fitness": f"{generation}: {fitness}", "work": work, **etas}
             self.display.update(self._bar, completed=self.completed, total=self._expected, now=generation, **lines)
@@ -208,6 +214,27 @@ class ProgressReporter:
             return self.generations
         further = math.ceil(max(0, self.steps - self._steps_taken) / steps_per_generation)
         return min(self.generations, self.completed + further)
+
+
+def newest_validation(validations: Mapping[int, Float64]) -> float:
+    """Return the champion's mean return in the last of its validations, by the number of complete generations."""
+    return mean(validations[max(validations)])
+
+
+def why_early(stop: EarlyStopOptions, steps: int, validations: Mapping[int, Float64]) -> str:
+    """Return in words why a run ended before its last generation; empty if a setting has changed since.
+
+    Args:
+        stop: The conditions of the run.
+        steps: The environment steps of the run.
+        validations: The validation returns [N] by the number of complete generations.
+    """
+    if stop.steps is not None and steps >= stop.steps:
+        return "early_stop.steps is reached"
+    if stop.mean_return is None or not validations:
+        return ""
+    found = f"{number(newest_validation(validations))} in {pluralize(stop.episodes, 'validation episode')}"
+    return f"the champion's mean of {found} reaches early_stop.mean_return"
 
 
 def _describe_fitness(record: Record) -> str:

@@ -58,7 +58,7 @@ class RunOptions:
         resume: Whether to continue an existing run file.
         overwrite: Whether to replace an existing run file.
         progress: Whether to show progress on standard error.
-        sees_each: Whether the script receives each generation, after the run file was flushed.
+        sees_each: Whether the script receives each generation.
 
     Raises InputError if `resume`, `overwrite` or `progress` is neither True nor False.
     """
@@ -133,9 +133,11 @@ def evolve_here(
         if not replaced and is_over(plan):
             return
         with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan, ranks.transport)) as file:
-            # A script may end after any generation that it sees, so this generation must be on the disk.
-            file.flush_every_generation = options.sees_each
+            # A script may end, or read the file, after any generation that it sees.
+            if options.sees_each:
+                file.serve_script()
             with open_reporter(plan, file.num_generations, file.steps) as reporter:
+                reporter.validations = file.validations  # the loop adds each new validation
                 coordinator.progress = reporter.update
                 for record in iterate(experiment, coordinator, file):
                     reporter(record)

@@ -9,12 +9,14 @@ import numpy as np
 
 from evolve import environments, store
 from evolve.analysis import progress, statistics
-from evolve.analysis.champion import champion_of
+from evolve.analysis.champion import Elite, champion_of, elites_of, members_of_front
 from evolve.analysis.comparison import mask_unit
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument
 from evolve.config import Config, annotated_toml, assignments
+from evolve.display import table
 from evolve.errors import InputError, pluralize, sanitize
+from evolve.shapes import Float64
 from evolve.strategies.strategy import best_candidate
 from evolve.training import config_of
 from evolve.training.manifest import short_revision
@@ -44,7 +46,10 @@ def _generations(stored: store.Stored, config: Config) -> str:
         return f"the champion after {done}"
     if not stored.complete:
         return f"{done}, not complete"
-    return f"{done}, {'stopped early' if stored.num_generations < config.generations else 'complete'}"
+    if stored.num_generations == config.generations:
+        return f"{done}, complete"
+    why = progress.why_early(config.early_stop, stored.steps, stored.validations)
+    return f"{done}, stopped early" + (f": {why}" if why else "")
 
 
 def _results(stored: store.Stored, unit: str) -> dict[str, str]:
@@ -55,6 +60,13 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
         best = best_candidate(fitness)
         highest, last = statistics.number(fitness[best]), statistics.number(fitness[-1])
         lines["best fitness"] = f"{highest} in generation {best:,}, {last} in the last one"
+        if stored.validations:
+            highest = statistics.number(max(map(statistics.mean, stored.validations.values())))
+            last = statistics.number(progress.newest_validation(stored.validations))
+            lines["validation"] = f"best mean {highest}, {last} in the last of {len(stored.validations):,}"
+        for name, values in _genomes(stored).items():
+            count = int(np.count_nonzero(~np.isnan(values)))
+            lines[name] = f"{pluralize(count, 'genome')}, listed by --genomes"
     champion, found = champion_of(stored), stored.held_out
     lines["work"] = f"{stored.steps:,} environment steps in {statistics.duration(stored.seconds)}"
     lines[unit] = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}"
@@ -65,6 +77,38 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
         if found.metrics:
             lines["metrics, held-out mean"] = statistics.metrics_summary(found.metrics, found.returns)
     return lines | {"digest": stored.digest}
+
+
+def _genomes(run: store.Stored) -> dict[str, Float64]:
+    """Return the fitness of the last front or archive by its name, "front" or "archive"; NaN marks an absent genome."""
+    last = run.records[-1] if isinstance(run, store.StoredRun) and run.records else None
+    values = {} if last is None else {"front": last.front, "archive": last.archive}
+    return {name: fitness for name, fitness in values.items() if fitness is not None}
+
+
+def rows_of_genomes(run: store.Stored) -> list[list[str]]:
+    """Return a row of texts for each genome of a run's front or archive, below a row of names.
+
+    The first column is the option that chooses the genome, such as "--cell 3,8"; it is empty for a front that is not
+    sorted by connections. Raises InputError if the run has neither a front nor an archive.
+    """
+    found = _genomes(run)
+    if not isinstance(run, store.StoredRun) or not found:
+        expected = "a run with a front or an archive (strategy nsga2 or map-elites)"
+        raise InputError("--genomes", expected, f"{run.path} without either")
+    genomes = elites_of(run) if "archive" in found else members_of_front(run, None)
+    names = [*genomes[0].measures] if genomes else []
+    rows = [["", "fitness", *names, "generation" if "archive" in found else "evaluations"]]
+    for genome in genomes:
+        if isinstance(genome, Elite):
+            option, count = "--cell " + ",".join(map(str, genome.cell)), f"{genome.generation}"
+        else:
+            connections = genome.measures.get("acting_connections")
+            option = "" if connections is None else f"--connections {connections:.0f}"
+            count = f"{genome.evaluations}"
+        measures = (f"{value:.4g}" for value in genome.measures.values())
+        rows.append([option, statistics.number(genome.fitness), *measures, count])
+    return rows
 
 
 def _writer(manifest: Mapping[str, object]) -> str:
@@ -119,11 +163,14 @@ def _parser() -> Parser:
         "Describe run files and champion files: experiment, generations, results, digest. No episode is played.",
         "evolve info runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "evolve info zoo/walker-es.champion --settings > experiment.toml",
+        "evolve info runs/front/seed-1.h5 --genomes",
     )
     files = "run files, complete or not, directories of run files, or champion files"
     parser.add_argument("files", nargs="+", type=file_argument, metavar="FILE", help=files)
     settings = "print the experiment of one file with all its settings, as a TOML file that evolve run accepts"
     parser.add_argument("--settings", action="store_true", help=settings)
+    genomes = "list the genomes of the front (nsga2) or the archive (map-elites) of each run"
+    parser.add_argument("--genomes", action="store_true", help=genomes)
     return parser
 
 
@@ -131,6 +178,8 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_intermixed_args(argv)
     app.stop.ends_at_once = "info"
     files = store.run_files(options.files)
+    if options.settings and options.genomes:
+        raise InputError("--settings", "no --genomes with it", "both")
     if options.settings and len(files) > 1:
         raise InputError("FILE", "one file with --settings", f"{len(files)} of them")
     for count, file in enumerate(files):
@@ -139,11 +188,14 @@ def _body(app: App, argv: list[str]) -> int:
             config = config_of(stored)
             print(annotated_toml(config, environments.kwargs_model(config.env)), end="")
             continue
+        if options.genomes:
+            text = table(rows_of_genomes(stored), progress.width(), indent="  ")
+        else:
+            description = {name: sanitize(words) for name, words in describe_file(stored).items()}
+            text = layout(description, progress.width())
         if count > 0:
             print()
-        print(sanitize(str(file), 4000))
-        description = {name: sanitize(text) for name, text in describe_file(stored).items()}
-        print(layout(description, progress.width()))
+        print(sanitize(str(file), 4000), text, sep="\n")
     return 0
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
-from evolve.analysis.progress import ProgressReporter, RunsClock, heading
+from evolve.analysis.progress import ProgressReporter, RunsClock, heading, why_early
 from evolve.cli.app import App, BestEffortStream, launch, say
 from evolve.cli.parser import Parser, command_line, file_argument, how_to_resume, steps_after
 from evolve.cluster import mpirun
@@ -219,6 +219,7 @@ def _describe_experiment(previews: list[plan.RunPreview]) -> list[str]:
     parameters = f"{pluralize(first.experiment.network.num_weights, 'parameter')} per network"
     episodes, generations = pluralize(config.episodes, "episode"), pluralize(config.generations, "generation")
     size = f"  {names}: {parameters}, population of {config.population:,}, {episodes} each, {generations}"
+    size += f"; run files of about {max(0.1, plan.file_bytes(first.experiment) / 1e6):,.1f} MB"
     genome = [] if start is None else [sanitize(f"  begins with {start.describe()}", 4000)]
     runs = [f"  {each.run.path.name}: {_describe_run(each)}" for each in previews]
     return [sanitize(f"{first.path.parent}/", 4000), size, *genome, *runs]
@@ -382,7 +383,9 @@ def _evolve(
             kept = f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
             app.stop.stop_message = unchanged if file.replaces else kept
             steps = math.inf if limit is None else limit - file.steps
-            reporter = ProgressReporter(run.seed, file.num_generations, generations, steps=steps, clock=clock)
+            reporter = ProgressReporter(
+                run.seed, file.num_generations, generations, steps=steps, clock=clock, validations=file.validations
+            )
             live_log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
             with _explained(file, command), reporter, live_log as log:
                 coordinator.progress = reporter.update
@@ -392,7 +395,7 @@ def _evolve(
                     log(file.num_generations - 1, record)
                     if after_generation is not None:
                         after_generation()
-            print(_summary(file, generations), flush=True)
+            print(_summary(file, run.experiment.config), flush=True)
             # A failed episode has the return NaN. If each candidate has one, no fitness is a number.
             if math.isnan(file.best[0]):
                 _say(_failure_warning(file))
@@ -427,7 +430,7 @@ def _explained(file: store.RunFile, command: str) -> Iterator[None]:
         raise InputError.plainly(error.argument, error, f" {resume.generations_on_disk(file)}.") from None
 
 
-def _summary(file: store.RunFile, generations: int) -> str:
+def _summary(file: store.RunFile, config: Config) -> str:
     last = file.last
     assert last is not None
     best, generation = file.best
@@ -435,9 +438,10 @@ def _summary(file: store.RunFile, generations: int) -> str:
     of_last = f"best of the last generation ({file.num_generations - 1}) {statistics.number(last.champion_fitness)}"
     found = "no candidate has a fitness" if math.isnan(best) else f"{of_last}; {of_all}"
     lines = [f"{file.path}: {found}; digest {last.digest.decode()}"]
-    if file.num_generations < generations:
-        done = f"{file.num_generations} of {pluralize(generations, 'generation')}"
-        lines.append(f"stopped early, after {done} and {file.steps:,} steps")
+    if file.num_generations < config.generations:
+        done = f"{file.num_generations} of {pluralize(config.generations, 'generation')}"
+        why = why_early(config.early_stop, file.steps, file.validations)
+        lines.append(f"stopped early, after {done} and {file.steps:,} steps: {why}")
     if file.held_out is not None:
         episodes = pluralize(len(file.held_out.returns), "held-out episode")
         lines.append(f"champion, {episodes}: {statistics.summary(file.held_out.returns)}")

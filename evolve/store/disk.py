@@ -9,12 +9,12 @@ import signal
 import socket
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evolve.errors import InputError, Setting, on_error
+from evolve.errors import InputError, RunError, Setting, on_error
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
 _NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems that sync no directories
@@ -218,10 +218,21 @@ def _locked_error(path: Path, descriptor: int) -> InputError:
 
 _HELD: set[int] = set()
 """The descriptors of the locks that this process holds."""
+flush_of: dict[Path, Callable[[], None]] = {}
+"""For each run file that this process writes for a script, the function that flushes it."""
+
+
+def flush_before_reading(path: Path) -> None:
+    """Flush a file if this process writes it for a script, so that a reader finds all that the script has seen."""
+    flush = flush_of.get(without_links(path)) if flush_of else None
+    if flush is not None:
+        with contextlib.suppress(RunError):  # the writer tries again, and raises the error
+            flush()
 
 
 def _close_in_fork() -> None:
     """Close the locks of the parent in a forked process, which may outlive the parent."""
+    flush_of.clear()
     # A fork shares the lock of its parent, and the lock lasts until both have closed the file.
     while _HELD:
         os.close(_HELD.pop())

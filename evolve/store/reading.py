@@ -23,6 +23,7 @@ from evolve.genome import Genomes
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import check_shape
 from evolve.store import schema
+from evolve.store.disk import flush_before_reading
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRun
 
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
@@ -438,6 +439,7 @@ def open_file(path: Path, kind: str) -> Iterator[Reader]:
     if path.suffix == ".toml":
         cure = f"python -m evolve.run {shlex.quote(str(path))} --resume --dry-run names the run files of an experiment."
         raise InputError(str(path), f"a {kind}", "a TOML file", cure)
+    flush_before_reading(path)
     with _opened(str(path), path, kind) as reader:
         yield reader
 

@@ -5,6 +5,7 @@ The shape, the unit and the meaning of a column are attributes of its dataset in
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -174,6 +175,17 @@ POPULATION = {
         "connections left of every candidate; only with their weights", chunk=2**16),
 }
 """All genomes, if the experiment keeps them."""
+
+
+def generation_bytes(sizes: Mapping[str, int], has_population: bool) -> int:
+    """Return the bytes of a generation in the file, for sizes by the letters of `LETTERS`.
+
+    Columns with letters that `sizes` lacks do not count, so give O only if observations are normalized.
+    """
+    columns = *COLUMNS.values(), STEP_HASHES, *(POPULATION.values() if has_population else ())
+    shapes = [(column.symbols.split(), np.dtype(column.dtype).itemsize) for column in columns]
+    known = {"G": 1, "2": 2, **sizes}
+    return sum(math.prod(known.get(letter, 0) for letter in shape) * itemsize for shape, itemsize in shapes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError, Setting, on_error, pluralize
 from evolve.genome import Genomes, GenomeSource
-from evolve.store import schema
+from evolve.store import disk, schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
 from evolve.store.reading import check_free, read, unwritable_directory
 from evolve.store.schema import LARGEST_CHUNK, Checkpoint, Column, Header, HeldOut, Record, RunLog, metric_column
@@ -26,6 +27,8 @@ from evolve.store.schema import LARGEST_CHUNK, Checkpoint, Column, Header, HeldO
 # kill loses the work of the interval, so the interval is at most two seconds. It is at least 20 durations (5 %).
 _LEAST_MULTIPLE, _USUAL_MULTIPLE = 20.0, 200.0
 _LONGEST_WAIT = 2.0  # seconds
+CHEAP_FLUSH = 0.05
+"""The most seconds of a flush after each generation that a script sees. More costly flushes wait for the interval."""
 MAX_BUFFERED = 2**26
 """Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
@@ -38,6 +41,13 @@ _WRITING = threading.RLock()
 atexit.register(_WRITING.acquire, timeout=60)
 
 
+@atexit.register  # called before the function above, which was registered earlier
+def _flush_at_exit() -> None:
+    for flush in list(disk.flush_of.values()):
+        with suppress(RunError):  # the script, which reads the errors, has ended
+            flush()
+
+
 @dataclass(eq=False)
 class RunFile(RunLog):
     """A run file that this process alone writes, until it is closed."""
@@ -47,8 +57,8 @@ class RunFile(RunLog):
     """The number of generations in the file. Later ones wait for a flush."""
     replaces: bool = False
     """Whether the path still has the file of an earlier run. The first flushed generation replaces it."""
-    flush_every_generation: bool = False
-    """Whether each generation is flushed when it is appended, however long the flush takes."""
+    serves_script: bool = False
+    """Whether a script sees each generation, see `serve_script`."""
     has_population: bool = False
     """Whether the file had the genomes of all candidates when it was reopened."""
     best: tuple[float, int] = (np.nan, 0)
@@ -68,10 +78,15 @@ class RunFile(RunLog):
         # A script or an environment may change the current directory, and `path` may be relative.
         self._target = without_links(self.path)
 
+    def serve_script(self) -> None:
+        """Flush each generation while that is cheap; and what waits before this process reads the file, or ends."""
+        self.serves_script = True
+        disk.flush_of[self._target] = self.flush
+
     def append(
         self, record: Record, checkpoint: Checkpoint, genomes: GenomeSource | None = None, flush: bool = True
     ) -> None:
-        """Add a generation as `RunLog.append` does. `flush_every_generation` flushes in any case.
+        """Add a generation as `RunLog.append` does. A file that serves a script is flushed in any case, if it is small.
 
         Raises InputError for arrays that a reader would refuse, and RunError as `flush` does.
         """
@@ -79,13 +94,14 @@ class RunFile(RunLog):
             expected = f"at most {schema.MOST_ENTRIES:,} arrays in the run file"
             raise InputError("strategy.name", expected, len(checkpoint))
         self._check_selection(record)
-        with uninterrupted():  # a flush after half of this would damage the file
+        # A flush after half of this, by a signal or another thread that reads, would damage the file.
+        with _WRITING, uninterrupted():
             self._pending.append(record)
             if genomes is not None:
                 self._genomes.append(genomes)
             self._compare_with_best(record, self.num_generations)
             super().append(record, checkpoint)
-        if self.flush_every_generation:
+        if self.serves_script and self.flush_cost <= CHEAP_FLUSH:
             self.flush()
         elif flush:
             self.flush_if_due()
@@ -153,6 +169,7 @@ class RunFile(RunLog):
 
     def close(self) -> None:
         """Release the lock, without a flush."""
+        disk.flush_of.pop(self._target, None)
         self.lock.release()
 
     def _replace(self) -> None:

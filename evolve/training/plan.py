@@ -24,7 +24,8 @@ from evolve.config import (
 from evolve.config.documents import combinations, experiments, lacks_name, swept_key
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
-from evolve.store import Start, Stored, StoredRun, reading
+from evolve.numerics.hashing import MAX_HASHED_STEPS
+from evolve.store import Start, Stored, StoredRun, reading, schema
 from evolve.training.experiment import (
     Experiment,
     PlannedRun,
@@ -168,6 +169,20 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
     if stop.steps is not None:  # the run stops after the generation that reaches this number
         steps = min(steps, stop.steps + per_generation * longest)
     return RunSize(training + evaluation, steps + evaluation * longest_evaluated)
+
+
+def file_bytes(experiment: Experiment, ranks: int = 1) -> int:
+    """Return the approximate bytes of a whole run file, without the state of the strategy.
+
+    The steps of the champions have no more hashes than their episodes may have steps.
+    """
+    config, network = experiment.config, experiment.network
+    steps = environments.max_episode_steps(config.env) or MAX_HASHED_STEPS
+    sizes = {"P": config.population, "E": config.episodes, "W": network.num_weights, "R": ranks}
+    sizes["L"] = config.episodes * min(steps, MAX_HASHED_STEPS)
+    if config.normalize_observations:
+        sizes["O"] = network.observation_size
+    return config.generations * schema.generation_bytes(sizes, config.output.genomes == "all")
 
 
 def work_of(configs: Sequence[Config]) -> Work:

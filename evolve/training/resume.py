@@ -196,6 +196,7 @@ def check_and_create_runs(
         validate_new_run(run.experiment)
     # Check all paths before the first file is created.
     for run in new:
+        store.check_unlocked(run.path)
         reading.check_free(run.path)
     for run in new:
         store.create(run.path, _header(run, transport)).close()

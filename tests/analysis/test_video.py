@@ -17,7 +17,7 @@ from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
 from evolve.analysis.video import Film, Label, Subject, encoders, film_episodes, open_film
 from evolve.analysis.video.encoders import Gif
-from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter, font, shortened
+from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter, fitting_font, font, shortened
 from evolve.environments import Recorder
 from evolve.errors import RunError
 from evolve.genome import Genomes
@@ -138,6 +138,21 @@ def test_a_long_text_is_measured_a_few_times_and_not_in_each_picture():
         assert shortened("x" * 400, letters, 200) == "x" * 199 + "…"
     assert letters.getlength.call_count < 15
     assert [shortened("abc", letters, room) for room in (3, 2, 1, 0)] == ["abc", "a…", "…", "…"]
+
+
+@pytest.mark.parametrize("width", [640, 200])
+def test_a_long_title_is_not_cut(width):
+    frame = np.zeros((400, width, 3), np.uint8)
+    painter = Painter(frame, None)
+    title, below = "Best with at most 10 acting connections", "BipedalWalker-v3, env.kwargs.gravity=12.0: return 123.45"
+    for more in ("", ", the episode of median return"):
+        card = np.asarray(painter.card(title + more, below + more, None)) < 200
+        used = np.flatnonzero(card.any(axis=(0, 2)))
+        assert used[0] > 0, "the text begins after the margin"
+        assert used[-1] < painter.size[0] - 1, "the text ends before the margin"
+    letters = fitting_font(20, 300, "BipedalWalker-v3", title)
+    assert letters.getlength("BipedalWalker-v3") + letters.getlength(title) <= 300
+    assert letters.size < 20 == fitting_font(20, 900, "BipedalWalker-v3", title).size
 
 
 def test_letters_outside_ascii_are_no_boxes():

@@ -28,7 +28,8 @@ def test_a_new_run_is_described_and_nothing_is_written(call, tmp_path):
     assert lines[0] == "Dry run: nothing is written."
     assert lines[2:6] == [
         "out/",
-        "  CartPole-v1, hebbian-dag, prune: 33 parameters per network, population of 6, 2 episodes each, 3 generations",
+        "  CartPole-v1, hebbian-dag, prune: 33 parameters per network, population of 6, 2 episodes each, "
+        "3 generations; run files of about 0.1 MB",
         "  seed-1.h5: new; 40 episodes, at most 20,000 steps",
         "  seed-2.h5: new; 40 episodes, at most 20,000 steps",
     ]

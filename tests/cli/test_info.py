@@ -13,6 +13,7 @@ from tampering import edit_config, edit_manifest
 
 import evolve
 from evolve import store
+from evolve.analysis.statistics import number
 from evolve.cli.info import layout
 from evolve.config import differences
 from evolve.training import load_config
@@ -97,6 +98,41 @@ def test_its_settings_are_an_experiment_that_gives_the_same_run(call, runs, tmp_
     one, other = store.read(path), store.read(again)
     assert one.records[-1].digest == other.records[-1].digest
     assert not differences(*(load_config(run.header.config) for run in (one, other)))
+
+
+SHORT = ("-e", "CartPole-v1", "--engine", "exact", "-a", "mlp", "-d", 4, "-p", 8, "-r", 1, "-g", 3, "-s", 1)
+
+
+def test_a_front_is_listed_with_the_options_that_choose_its_genomes(call):
+    call("run", *SHORT, "--strategy", "nsga2", "--set", "strategy.parents=4", "-o", "front").ok()
+    front = evolve.load("front/seed-1.h5").front()
+    assert fields(call("info", "front").ok().out)["front"].startswith(f"{len(front)} genome")
+    path, names, *rows = call("info", "front", "--genomes").ok().out.splitlines()
+    assert path == "front/seed-1.h5"
+    assert names.split() == ["fitness", "acting_connections", "evaluations"]
+    assert len(rows) == len(front)
+    for row, member in zip(rows, front, strict=True):
+        option, connections, fitness, measure, evaluations = row.split()
+        assert (option, int(connections)) == ("--connections", member.measures["acting_connections"])
+        assert measure == connections
+        assert fitness == number(member.fitness)
+        assert int(evaluations) == member.evaluations
+        call("evaluate", "front", option, connections, "--episodes", 2).ok()
+
+
+def test_an_archive_is_listed_with_the_options_that_choose_its_elites(call, runs):
+    descriptors = '{name="map-elites",descriptors=["mean_observation_0"],cells=[4],bounds=[[-1.0,1.0]]}'
+    metrics = ("--set", 'env.metrics=["mean_observation_0"]', "--set", "normalize_observations=true")
+    call("run", *SHORT, "--set", f"strategy={descriptors}", *metrics, "-o", "archive").ok()
+    elites = evolve.load("archive/seed-1.h5").archive()
+    assert fields(call("info", "archive").ok().out)["archive"].startswith(f"{len(elites)} genome")
+    _, names, *rows = call("info", "archive", "--genomes").ok().out.splitlines()
+    assert names.split() == ["fitness", "mean_observation_0", "generation"]
+    assert [row.split()[:3] for row in rows] == [
+        ["--cell", ",".join(map(str, elite.cell)), number(elite.fitness)] for elite in elites
+    ]
+    call("info", runs / "whole", "--genomes").refused("--genomes: expected a run with a front or an archive")
+    call("info", "archive", "--genomes", "--settings").refused("--settings: expected no --genomes with it")
 
 
 @pytest.mark.parametrize("width", [20, 80, 200, None])

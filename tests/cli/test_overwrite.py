@@ -93,6 +93,7 @@ def test_a_run_file_in_use_is_neither_replaced_nor_resumed(call, old):
         before = old.read_bytes()
         used = "expected a run file that is not being written"
         call("run", *TINY, "--overwrite", "-s", 1, 0).refused(used)
+        call("run", *TINY).refused(used)
         call("run", *TINY, "-g", 3, "--resume").refused(used)  # the run is complete, but may soon be another one
         assert old.read_bytes() == before
         assert not (old.parent / "seed-1.h5").exists()

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -15,6 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from conftest import environment
 from tampering import attribute, put, remove, tamper
 
 from evolve import store
@@ -681,12 +684,51 @@ def test_nothing_is_written_twice(path):
     assert store.read(path).complete
 
 
-def test_every_generation_is_on_disk_at_once_if_that_is_asked_for(path):
-    file = store.create(path, header())
-    file.flush_cost, file.flush_every_generation = 1e6, True
-    for g in range(3):
-        file.append(record(g), {}, flush=False)
-        assert store.read(path).num_generations == g + 1
+def on_disk(path):
+    """Return the number of generations of a file, read by plain h5py."""
+    with h5py.File(path) as file:
+        return file["checkpoint"].attrs["num_generations"]
+
+
+def test_every_generation_that_a_script_sees_is_on_disk_while_flushes_are_cheap(path):
+    with closing(store.create(path, header())) as file:
+        file.serve_script()
+        for g in range(3):
+            file.flush_cost = 0.04  # an interval of 0.8 s, at least
+            file.append(record(g), {}, flush=False)
+            assert on_disk(path) == g + 1
+
+
+def test_flushes_of_a_large_file_wait_until_its_script_reads_it(path):
+    with closing(store.create(path, header())) as file:
+        file.serve_script()
+        file.append(record(0), {})
+        for g in range(1, 4):
+            file.flush_cost = 1e6
+            file.append(record(g), {})
+            assert on_disk(path) == (1 if g < 3 else 3)
+            if g == 2:
+                assert store.read(path).num_generations == 3
+                assert on_disk(path) == 3
+        assert store.read_progress(path) == (4, False)
+    assert on_disk(path) == 4
+
+
+def test_a_script_that_ends_leaves_no_generation_behind(tmp_path):
+    path = tmp_path / "seed-1.h5"
+    text = f"""
+import evolve, h5py
+from evolve.store import writing
+writing.CHEAP_FLUSH = -1.0
+run = evolve.iterate(env={{"id": "CartPole-v1", "engine": "exact"}}, population=4, episodes=1, seed=1, generations=50,
+                     output={str(tmp_path)!r})
+for _ in range(9):
+    next(run)
+with h5py.File({str(path)!r}) as file:
+    assert file["checkpoint"].attrs["num_generations"] < 9
+"""
+    subprocess.run([sys.executable, "-c", text], env=environment(), check=True, timeout=60)
+    assert on_disk(path) == 9
 
 
 def test_more_arrays_than_a_reader_accepts_are_not_written(path, monkeypatch):

@@ -9,6 +9,7 @@ from some_results import results
 
 import evolve
 from evolve import store
+from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator, Transport, cores
 from evolve.config import Config, EnvOptions
 from evolve.errors import EvolveError, InputError
@@ -39,6 +40,14 @@ def test_a_run_stops_once_its_champion_is_good_enough(call, command, tmp_path):
     assert 2 < early.num_generations < 6
     assert early.num_generations % 2 == 0
     assert f"stopped early, after {early.num_generations} of 20 generations" in done.out
+    mean = number(float(early.validations[early.num_generations].mean()))
+    why = f"the champion's mean of {mean} in 6 validation episodes reaches early_stop.mean_return"
+    assert why in done.out
+    assert f"  validation {mean}" not in done.out, "the run ended with this validation"
+    assert f"  validation {number(float(early.validations[2].mean()))}  " in done.out
+    said = " ".join(call("info", "early").out.split())
+    assert f"{early.num_generations} of 20, stopped early: {why}" in said
+    assert f", {mean} in the last of {len(early.validations)}" in said
     assert "stopped early" not in call("run", *EARLY, "-g", 2, "-o", "short").out
     assert [r.digest for r in early.records] == [r.digest for r in whole.records[: early.num_generations]]
     assert len(early.held_out.returns) == 4
@@ -62,7 +71,7 @@ def test_a_run_stops_once_it_has_taken_its_steps(call, command, tmp_path):
     steps = [record.steps for record in stored(tmp_path, "out").records]
     assert between == 2 < len(steps) < 50
     assert sum(steps) >= 3000 > sum(steps[:-1])
-    assert f"stopped early, after {len(steps)} of 50 generations and {sum(steps):,} steps" in done.out
+    assert f"stopped early, after {len(steps)} of 50 generations and {sum(steps):,} steps: early_stop.steps" in done.out
 
 
 def test_validation_plays_validation_episodes_of_the_generation():

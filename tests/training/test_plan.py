@@ -8,9 +8,10 @@ import pytest
 import toy_fitness
 import toys
 
+import evolve
 from evolve.config import Config, parse
 from evolve.errors import InputError
-from evolve.training.plan import RunSize, plan_from_arguments, size_of, sweep_from_arguments, threads_for
+from evolve.training.plan import RunSize, file_bytes, plan_from_arguments, size_of, sweep_from_arguments, threads_for
 
 SMALL = {"population": 8, "episodes": 3, "generations": 10, "held_out_episodes": 5, "compute": {"check": False}}
 
@@ -33,6 +34,21 @@ SMALL = {"population": 8, "episodes": 3, "generations": 10, "held_out_episodes":
 )
 def test_sizes(more, completed, expected):
     assert size_of(parse(Config, SMALL | more), completed) == expected
+
+
+@pytest.mark.parametrize("genomes", ["champions", "all"])
+def test_the_size_of_a_file_is_known_before_the_run(tmp_path, genomes):
+    config = {
+        "env": {"id": "Pendulum-v1", "engine": "exact"},  # each episode has 200 steps
+        "network": {"name": "mlp", "hidden": [64]},
+        "strategy": "openai-es",
+        "normalize_observations": True,
+        "population": 16,
+        "generations": 240,
+        "output": {"directory": str(tmp_path), "genomes": genomes},
+    }
+    run = evolve.train(config, seed=1, progress=False)
+    assert file_bytes(run.experiment) == pytest.approx(run.path.stat().st_size, rel=0.2)
 
 
 def test_what_envpool_says_of_its_limits():

@@ -1,6 +1,7 @@
 """The pictures of a film: a frame of the environment, the network beside it, and a strip of text above."""
 
 import math
+import textwrap
 from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _FAINT = "#757575"
 
 _SCALE = 2  # a panel is drawn larger by this factor and then reduced, for smooth lines
 _SMALLEST_TEXT = 9  # pixels
+_MOST_LINES = 3  # of a title, or of the text below it
 _WIDEST_NAME = 0.38  # of the panel's width
 _MOST_CONNECTIONS = 300
 _MOST_NEURONS = 300  # of a layer
@@ -294,10 +296,13 @@ class Painter:
             draw.text((x + letters.getlength(name) + gap, last), value, _INK, letters, "lm")
             x += place + margin
         room = (width if self._rows == 2 else begin) - 3 * margin
+        # Long texts get smaller letters before they are cut.
+        texts = label.environment.rpartition(":")[2], label.episode
+        letters = fitting_font(self._text_size, room, *texts)
         # The name of the environment may take half of the room, or all that the episode's text leaves.
         name_room = max(room / 2, room - letters.getlength(label.episode))
-        name = shortened(label.environment.rpartition(":")[2], letters, name_room)
-        episode = shortened(label.episode, letters, room - letters.getlength(name))
+        name = shortened(texts[0], letters, name_room)
+        episode = shortened(texts[1], letters, room - letters.getlength(name))
         draw.text((margin, first), name, _INK, letters, "lm")
         draw.text((2 * margin + letters.getlength(name), first), episode, _FAINT, letters, "lm")
 
@@ -309,14 +314,36 @@ class Painter:
         page = library("PIL.Image").new("RGB", self.size, _PAPER)
         draw = library("PIL.ImageDraw").Draw(page)
         width, height = self.size
-        large = font(min(width // 14, 3 * self._text_size), title, below)
-        small = font(round(1.25 * self._text_size), title, below)
-        draw.text((width / 2, height / 2), shortened(title, large, width * 0.9), _INK, large, "ms")
-        draw.text((width / 2, height / 2 + self._text_size), shortened(below, small, width * 0.9), _FAINT, small, "mt")
+        large = font(min(width // 14, 3 * self._text_size), title)
+        small = font(round(1.25 * self._text_size), below)
+        # The title ends above the middle ("d": descender), and the line about the result begins below it ("a").
+        title, below = (_in_lines(text, letters, width * 0.9) for text, letters in ((title, large), (below, small)))
+        middle, gap = (width / 2, height / 2), self._text_size / 2
+        draw.text((middle[0], middle[1] - gap / 2), title, _INK, large, "md", align="center")
+        draw.text((middle[0], middle[1] + gap), below, _FAINT, small, "ma", align="center")
         return page
 
 
-@lru_cache(maxsize=8)  # the texts of a film hardly change, and measuring a long text takes milliseconds
+# The texts of a film hardly change, and measuring a long text takes milliseconds.
+@lru_cache(maxsize=8)
+def fitting_font(size: int, room: float, *texts: str) -> Any:
+    """Return the font of the largest height, up to `size`, in which texts together fit into `room` pixels."""
+    for height in range(size, _SMALLEST_TEXT, -1):
+        letters = font(height, *texts)
+        if sum(map(letters.getlength, texts)) <= room:
+            return letters
+    return font(_SMALLEST_TEXT, *texts)
+
+
+def _in_lines(text: str, letters: Any, room: float) -> str:
+    """Return a text in at most `_MOST_LINES` lines, which have about `room` pixels at most."""
+    # The letters of a line may be wider than on average.
+    average = 1.1 * max(1.0, letters.getlength(text) / max(1, len(text)))  # pixels of a letter
+    lines = textwrap.wrap(text, max(1, int(room / average)), max_lines=_MOST_LINES, placeholder="…")
+    return "\n".join(shortened(line, letters, room) for line in lines)
+
+
+@lru_cache(maxsize=8)
 def shortened(text: str, letters: Any, room: float) -> str:
     """Return a text, cut to fit into `room` pixels."""
     if letters.getlength(text) <= room:
