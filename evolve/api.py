@@ -66,8 +66,8 @@ class RunComparison(exhibits.Picture):
         `low` and `high` are the 95 % interval of the mean over seeds. `p` is from the two-sided rank test against the
         best experiment, with Holm's correction. `effect` is the probability that a seed has a higher score than a seed
         of the best experiment (A of Vargha and Delaney). All four are NaN with too few seeds; `p` and `effect` are also
-        NaN for the best experiment. `p` is a little too small, because the same scores choose the best experiment and
-        test it.
+        NaN for the best experiment, and without a test (`notes` has the reason). `p` is a little too small, because the
+        same scores choose the best experiment and test it.
         """
         rows = self._ranking.rows
         intervals = [row.interval or (np.nan, np.nan) for row in rows]
@@ -118,9 +118,9 @@ class Sweep(Sequence[Run]):
         """Return columns with an entry for each run (`pandas.DataFrame(sweep.table())`).
 
         The first columns are the varied settings. A table or a list among their values becomes a text. The columns
-        `held_out_…` describe the champion's held-out episodes. `held_out_failed` counts the failed episodes. The other
-        columns ignore failed episodes. `held_out_low` and `held_out_high` are the 95 % interval of the mean return, NaN
-        for fewer than two episodes. `held_out_metric_NAME` is the mean of a metric.
+        `held_out_…` describe the champion's held-out episodes. `held_out_failed` counts the failed episodes, which the
+        other `held_out_…` ignore. `held_out_low` and `held_out_high` are the 95 % interval of the mean return, NaN for
+        fewer than two episodes. `held_out_metric_NAME` is the mean of a metric.
         """
         columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]

@@ -75,7 +75,7 @@ def make_display(unit: str, stream: TextIO | None, on_terminal: bool) -> Display
         stream: The stream of the terminal; by default stdout.
         on_terminal: Whether the stream is a terminal.
     """
-    console = Console(file=stream, force_terminal=on_terminal or None)
+    console = Console(file=stream, force_terminal=on_terminal or None)  # None: rich finds out by itself
     # A dumb terminal cannot move its cursor. Rich would show nothing there before the end.
     if console.is_dumb_terminal or not (on_terminal or console.is_jupyter):
         return None

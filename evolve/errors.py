@@ -337,7 +337,7 @@ def exception_line(message: str) -> str:
     start = len(lines) - 1
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if frames:
-        # The exception may have several lines. It begins at the first line after the last frame that is not indented.
+        # The exception may have several lines. After the last frame, it begins at the first line without an indent.
         after = range(frames[-1], len(lines))
         start = next((number for number in after if lines[number][:1] not in ("", " ")), start)
     words = " ".join(lines[start:]).split()

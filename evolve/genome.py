@@ -192,7 +192,7 @@ class Block:
     span: None if the numbers are weights. If they are coefficients of learning rules, the [rows, columns] of the
         connections that learn by these rules. If the block has only one row, this row holds for all rows of the span.
         The same is true for columns.
-    name: The name of the matrix in the formulas of its network; by default made of layer and source.
+    name: The name of the matrix in the formulas of its network; "" if it has none, see `title`.
     """
 
     layer: int
@@ -333,7 +333,7 @@ def chain_digest(
     failed = np.isnan(returns)
     state.update(_canonical(returns))
     state.update(np.asarray(lengths, "<i4").tobytes())
-    # Convert all metrics to float64, because the run file may store a metric in a wider type than the type here.
+    # Convert all metrics to float64, because a run file may store a metric in a wider type than the run had.
     for name, values in sorted((metrics or {}).items()):
         numbers = np.where(failed, 0.0, values.astype(np.float64))
         state.update(name.encode() + b"\0")

@@ -216,7 +216,7 @@ def _describe_choice(space: Any) -> str:
 def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
     """Return lines about the action of a Box: one line for all numbers if they are alike, otherwise one for each."""
     columns = [column.tolist() for column in stretch(space, scale)]
-    rows = list(zip(*columns, strict=True))  # (centre, half, floor, ceiling) of each number
+    rows = list(zip(*columns, strict=True))  # of each number: centre and half of its range, and its limits
     places = [(first + k, 1) for k in range(len(rows))]  # of each line: its first output, and its number of outputs
     if len(set(rows)) == 1:
         places = [(first, len(rows))]

@@ -120,7 +120,7 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
     # A file of an earlier version lacks the spaces; a new file has them.
     header = replace(run.header, spaces=experiment.spaces.to_json())
     totals = run.digest, run.num_generations, run.steps, run.seconds
-    # A run that starts from this file weights the normalizer by the number of these observations.
+    # The normalizer comes from `seen` observations. A run that starts from this file takes this number as its weight.
     seen = 0 if normalizer is None else num_observations(experiment, run)
     stored = StoredChampion(path, header, held_out, normalizer, *totals, seen)
     write_champion(stored)
@@ -158,6 +158,8 @@ def typical_episode(run: Stored, experiment: training.Experiment, champion: Cham
 
     If every held-out episode failed, return a failed one. A champion without held-out episodes plays the first episode
     of its generation.
+
+    champion: A champion without a name, so no genome of a front or an archive.
     """
     if champion.generation is not None or run.held_out is None:
         return verification.choose_episode(run, experiment, champion.generation), "its first episode"
@@ -310,7 +312,7 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
     number = last if generation is None else generation
     check_generation(run, number)
     names = names_of_measures(run)
-    order, fitness, measures = fronts_of(run)[number]
+    candidates, fitness, measures = fronts_of(run)[number]
     # The evaluations and the genome of each candidate in the checkpoint, which exists only for the last generation.
     kept: dict[int, tuple[int, Genomes]] = {}
     if number == last:
@@ -320,7 +322,7 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
         for n, candidate in enumerate(state.candidates.tolist()):
             kept[candidate] = counts[n], state.parents.genomes.take(np.array([n]))
     members = []
-    for candidate, value, row in zip(order.tolist(), fitness.tolist(), measures.tolist(), strict=True):
+    for candidate, value, row in zip(candidates.tolist(), fitness.tolist(), measures.tolist(), strict=True):
         count, genome = kept.get(candidate, (None, None))
         members.append(Member(value, dict(zip(names, row, strict=True)), candidate, count, genome))
     return members

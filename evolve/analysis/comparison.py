@@ -101,9 +101,9 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
     distinctions = _distinctions([config for config, _ in groups])
     if any(len(settings) > _MOST_SETTINGS for _, settings in distinctions):
         # Names of directories replace the settings if each group has a directory of its own.
-        folders = [{run.path.resolve().parent.name for run in members} for _, members in groups]
-        if all(len(folder) == 1 for folder in folders) and len(set.union(*folders)) == len(groups):
-            distinctions = [(names, [*folder]) for (names, _), folder in zip(distinctions, folders, strict=True)]
+        directories = [{run.path.resolve().parent.name for run in members} for _, members in groups]
+        if all(len(own) == 1 for own in directories) and len(set.union(*directories)) == len(groups):
+            distinctions = [(names, [*own]) for (names, _), own in zip(distinctions, directories, strict=True)]
     labelled = []
     for (names, settings), (config, members) in zip(distinctions, groups, strict=True):
         label = ", ".join(names + settings) or f"{config.env.id}, {config.network.name}"
@@ -141,6 +141,7 @@ def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]
         names = _names(config)
         alike = [other for other in configs if _names(other) == names]
         if names not in short_names:
+            # All settings in which any configuration with these names differs from the first one.
             keys = {key for other in alike for key, _, _ in group_differences(alike[0], other)}
             short_names[names] = _short_names(sorted(keys))
         # `differences` compares a start as a whole, under the key `start_from`, so a start has one text.
@@ -155,8 +156,10 @@ def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]
 def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOptions | None]) -> str:
     """Return the start of the runs of a group: its file, and the setting that chose a genome in the file.
 
-    Different genomes of `starts` can have the same words: genomes from a script have no file, and a file may be
-    replaced between two runs. The words of such a genome end with the first characters of its digest.
+    Different genomes can have the same words: genomes from a script have no file, and a file may be replaced between
+    two runs. The words of such a genome end with the first characters of its digest.
+
+    starts: The starts of all groups from which the words must distinguish this start.
     """
     if start is None:
         return "random genomes"
@@ -290,15 +293,16 @@ def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
 
 def uneven_lengths(groups: Sequence[RunGroup]) -> str:
     """Return a line about groups whose seeds have different numbers of generations; empty if there are none."""
+    # If any run has held-out episodes, means are of such runs only.
+    is_evaluated = any(run.held_out is not None for group in groups for run in group.runs)
     uneven, means_mix_lengths = [], False
     for group in groups:
         lengths = [run.num_generations for run in group.runs]
         if min(lengths) < max(lengths):
             seeds = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
             uneven.append(f"{seeds} have {min(lengths):,} to {max(lengths):,} generations")
-            # If any run has held-out episodes, means are of such runs only.
-            evaluated = [run.num_generations for run in group.runs if run.held_out is not None]
-            if len(set(evaluated or lengths)) > 1:
+            counted = {run.num_generations for run in group.runs if run.held_out is not None or not is_evaluated}
+            if len(counted) > 1:
                 means_mix_lengths = True
     if not uneven:
         return ""
@@ -316,7 +320,7 @@ class Comparison:
         scores: [n], the scores of the seeds that have one.
         missing: The number of seeds without a score.
         interval: The 95 % interval of the mean score; None for fewer than three scores. It is cut to the range of all
-            returns, or to the range of the best fitness values if the scores are of training.
+            returns; or of the best fitness values, if the scores are of training; or of the metric, see `_range`.
         p: The p value of the two-sided rank test against the best group (with Holm's correction); None without a test.
         effect: The probability that a seed of this group has a higher score than a seed of the best group, where equal
             scores count half (A of Vargha and Delaney, 2000); None without a test.
@@ -371,7 +375,7 @@ class Ranking:
         score: The kind of score, in words.
         values: The kind of values that limit the intervals, in words.
         rows: The groups.
-        notes: Sentences about groups that were not evaluated or not tested.
+        notes: Sentences about runs without a score, failed episodes, different tasks, and groups without a test.
     """
 
     score: str
@@ -383,8 +387,8 @@ class Ranking:
 def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ranking:
     """Compare groups.
 
-    A score is the champion's mean return on held-out episodes. Seeds without held-out episodes are left out, with a
-    note. If no seed has held-out episodes, scores are the best fitness of the last generation.
+    A score is the held-out mean, the champion's mean return on held-out episodes. Seeds without a held-out mean are
+    left out, with a note. If no seed has a held-out mean, scores are the best fitness of the last generation.
 
     metric: The name of a metric of `env.metrics`. A score is then the champion's mean of the metric over held-out
         episodes, and the largest mean counts as the best.
@@ -521,6 +525,7 @@ def _note_on_missing(runs: Sequence[StoredRun]) -> str:
     notes = []
     if all_failed:
         notes.append(f"Every held-out episode failed: {statistics.listed(all_failed)}.")
+    # The beginning of the next two notes. If no run has a held-out mean, no run is left out.
     left_out = "Left out, since not" if any_evaluated(runs) else "Not"
     if not_evaluated:
         named = statistics.listed(not_evaluated)
@@ -551,7 +556,7 @@ def _range(runs: Sequence[StoredRun], evaluated: bool, metric: str | None = None
     The range is from the smallest to the largest value in the runs of one environment.
 
     evaluated: True if the values are the returns of all episodes, False for the best fitness of each generation.
-    metric: The metric that gives the values in held-out episodes instead.
+    metric: The name of a metric. If given, the values are the metric's values in held-out episodes.
     """
     if metric is not None:
         held_outs = [run.held_out for run in runs if run.held_out is not None]

@@ -44,7 +44,8 @@ class Exhibit:
     def save(self, path: str | Path) -> Path:
         """Write a file in the format of its ending; return its path.
 
-        Raises InputError if that fails. A GIF plays the episodes of a film again, and raises EpisodeError if one fails.
+        Raises InputError if the file cannot be written. To save a film as GIF, this method plays the film's episodes
+        again, and raises EpisodeError if an episode fails.
         """
         path = check_path("path", path)
         if all_ranks().rank == 0:
@@ -235,7 +236,8 @@ def film(
         subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
         # The titles of several champions share one line, so leave out an episode that the caller did not choose. A
         # remark replaces the description of the episode.
-        about = "" if len(genomes) > 1 and episode is None and not remark else f", {remark or description}"
+        leaves_out = len(genomes) > 1 and episode is None and not remark
+        about = "" if leaves_out else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
     # The titles get the returns, which are known only after the episodes have been played again.
     mp4, jpeg, size, results = video.film_in_memory(subjects, seconds)

@@ -59,7 +59,7 @@ def _title(policy: "Policy") -> str:
 
 
 def to_json(policy: "Policy") -> dict[str, Any]:
-    """Return a policy as a table for JSON, with all numbers and formulas. docs/champions.md describes the table."""
+    """Return a policy as a table for JSON, see docs/champions.md. Raises InputError if a weight is not finite."""
     experiment = policy.experiment
     network, section = experiment.network, experiment.config.network.table()
     mask = policy.genome.mask[0]
@@ -76,7 +76,8 @@ def to_json(policy: "Policy") -> dict[str, Any]:
         span = {} if block.span is None else {"span": list(block.span)}
         numbers = {"weights": _numbers(weights), "mask": mask[place].astype(int).tolist()}
         matrices.append({"name": block.title, **sizes, **span, **numbers})
-    # The activation and the sums of another package's network are known only if the network is static.
+    # A static network has tanh layers (`Network`). If another package's network is not static, its activation and sums
+    # are unknown.
     is_known = is_static or section["name"] in NETWORKS
     sums = "by source" if getattr(network, "sums_by_source", False) else "all rows"
     normalizer = None
@@ -113,7 +114,7 @@ def _formulas(network: Any) -> str | None:
 
 
 def _numbers(values: Any) -> list[float]:
-    """Return float32 values as the shortest decimal numbers that give the same float32."""
+    """Return an array as a flat list, row by row: the shortest decimal numbers that give the same float32 values."""
     return [float(str(value)) for value in np.asarray(values, np.float32).ravel()]
 
 
@@ -214,8 +215,8 @@ def onnx_model(policy: "Policy") -> bytes:
     """Return a policy as a model of ONNX.
 
     The input is `observation` [N, O], flat. The outputs are `action`, if actions can be decoded, and `outputs` [N, A].
-    A recurrent network also has the input `memory` [N, M] and the output `next_memory`. Memory is zero at the start of
-    an episode.
+    A recurrent network also has the input `memory` [N, M] and the output `next_memory` [N, M]: the M outputs of all
+    layers that the next step reads. Memory is zero at the start of an episode.
     """
     layers = layers_of(policy, "ONNX")
     onnx = import_extra("onnx", "onnx", "export", "ONNX")
@@ -259,10 +260,10 @@ def onnx_model(policy: "Policy") -> bytes:
     for name, value, _, _ in results:
         graph.nodes.append(helper.make_node("Identity", [value], [name]))
     # A dimension with a name, "N", may have any size.
-    taken = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, kind, shape in graph_inputs]
-    given = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, _, kind, shape in results]
+    input_infos = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, kind, shape in graph_inputs]
+    output_infos = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, _, kind, shape in results]
     model = helper.make_model(
-        helper.make_graph(graph.nodes, "policy", taken, given, graph.constants),
+        helper.make_graph(graph.nodes, "policy", input_infos, output_infos, graph.constants),
         producer_name="evolve",
         producer_version=evolve.__version__,
         doc_string=_title(policy),
@@ -343,7 +344,7 @@ def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) 
     elif kind == "MultiBinary":
         value = graph.add("Greater", outputs, graph.constant(np.float32(0)))
     else:
-        # `stretch` has float64 numbers, so `action_decoder` computes in float64, too.
+        # `stretch` returns float64 numbers, so the environments decode actions in float64. The graph does the same.
         centre, half, floor, ceiling = map(graph.constant, stretch(space, policy.experiment.config.env.action_scale))
         wide = graph.add("Cast", outputs, to=types(np.dtype(np.float64)))
         value = graph.add("Add", centre, graph.add("Mul", half, wide))
@@ -395,7 +396,8 @@ def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
         # For very many rows the program would be too long. A product in float64 is then close to the ordered sum.
         if len(matrix) > _MOST_ROWS:
             return (x.double() @ matrix.double()).float()
-        first, *following = (x.unsqueeze(2) * matrix).unbind(1)
+        products = x.unsqueeze(2) * matrix  # [N, rows, columns]
+        first, *following = products.unbind(1)  # an array [N, columns] for each row of the matrix
         return sum(following, first)
 
     class Network(torch.nn.Module):  # type: ignore[misc]  # torch is imported on demand, so its type is Any

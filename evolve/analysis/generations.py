@@ -22,7 +22,8 @@ def pack(**values: Any) -> bytes:
         if isinstance(value, Mapping):
             # `unpack` splits these names again.
             arrays |= {f"{name}/{key}": part for key, part in value.items()}
-        elif value is not None:  # an array of bytes would lose zeros at their end
+        elif value is not None:
+            # An array of NumPy's type for bytes would lose the zeros at the end.
             arrays[name] = np.void(value) if isinstance(value, bytes) else value
     buffer = io.BytesIO()
     # `savez` has no `allow_pickle` before NumPy 2.2. `unpack` refuses pickled objects anyway.
@@ -70,6 +71,7 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         **{f"validation_{name}": [values[name] for values in validation] for name in empty},
         **{f"held_out_{name}": [values[name] for values in held_out] for name in empty},
         "held_out_failed": failed,
+        # `failed` is NaN in all rows except the last, and so is each metric.
         **{f"held_out_metric_{name}": [*failed[:-1], mean] for name, mean in means.items()},
         **_metric_columns(records),
     }

@@ -97,7 +97,7 @@ def run_probe(
             tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder,
             subprocess.Popen(
                 words,
-                # Open MPI's launcher keeps files there; a launcher that is killed leaves them.
+                # Open MPI's launcher keeps files in this folder. If it is killed, this `with` block removes the files.
                 env={**environment, "PYTHONPATH": path, SESSION_FOLDER: folder},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -260,6 +260,7 @@ def driver_version() -> int | None:
 
 
 def _cuda(version: int) -> str:
+    """Return CUDA's number of a version, such as 12040, as a text: "12.4"."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 

@@ -138,7 +138,7 @@ class ProgressReporter:
         self._expected, self._completed_before = self.generations, self.completed
         self._begin, self._refreshed_at = time.monotonic(), 0.0
         self.display = None if self.quiet else _make_display(stream=self.stream)
-        """The bar on a terminal; None if lines are printed instead."""
+        """The bar on a terminal or in a notebook; None if lines are printed instead, or nothing (`quiet`)."""
 
     def __enter__(self) -> "ProgressReporter":
         if self.display is not None:

@@ -191,7 +191,7 @@ class _EvolvedFile:
             workers: The argument `workers` of the script.
         """
         if workers is not None:
-            check_not_importing()
+            check_not_importing()  # otherwise the ranks would import the script, which would start ranks again
         experiment = self._reloaded(**changes)
         if workers is not None:
             work = Work(arguments.get("episodes"), threads=num_threads(experiment.config))

@@ -46,7 +46,7 @@ ScriptWork = Callable[[Collective, Link, Mapping[str, Any], Coordinator], bytes]
 
 
 def script_ranks() -> Collective:
-    """Return the ranks of this script. They have new rollouts, so several threads may use the ranks at once."""
+    """Return the ranks of this script. Each call makes new rollouts, so several threads may use the ranks at once."""
     return Collective(training.make_rollout, shared=training.StrategyReplica())
 
 
@@ -225,7 +225,7 @@ def call_elsewhere(asked: Any, work: Work, function: str, request: Mapping[str, 
     _LOG.info("%s", count.describe())
     with closing(StartedRanks(count.workers, function)) as ranks:
         _send_request(ranks, request)
-        ((_, answer),) = _messages(ranks)
+        ((_, answer),) = _messages(ranks)  # the only message is `_DONE`, with the answer
         return answer
 
 

@@ -70,7 +70,7 @@ def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) ->
         return None
     half = _student(n - 1) * deviation(sample) / math.sqrt(n)
     centre = mean(sample)
-    # The mean of equal values may lie beyond them by a rounding error, but never outside its interval.
+    # The mean of equal values may lie beyond a bound by a rounding error. But the interval must contain the mean.
     return max(centre - half, min(low, centre)), min(centre + half, max(high, centre))
 
 

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -111,11 +110,19 @@ def write(run: StoredRun, directory: Path) -> None:
             written.replace(directory / _EXPORTED)
 
 
+def _read(path: Path) -> StoredRun | None:
+    try:
+        return read(path)
+    except InputError:  # there is no such file, or it was removed
+        return None
+
+
 class LiveLog:
     """An event file to which each generation of a run is added. The end of its `with` block closes it.
 
-    At the end of the block the held-out returns are added, if the run file has them. A new run replaces the files of an
-    earlier run. A resumed run adds a file; its values replace earlier values of the same generations.
+    At the end of the block the returns of validations and held-out episodes are added, if the run file has them. A new
+    run replaces the files of an earlier run. A resumed run adds a file; its values replace earlier values of the
+    same generations.
 
     Args:
         directory: The directory of all runs.
@@ -139,6 +146,8 @@ class LiveLog:
         """The directory of the event files."""
         self._writer: Any = None
         self._flushed = time.monotonic()
+        earlier = _read(self._run)
+        self._validated = set() if earlier is None else {*earlier.validations}  # earlier event files have these
         with disk.explain_write_errors(self.directory):
             live = self.directory.parent.glob(f"*/events.out.tfevents.*{_LIVE}")
             if not all(path.name.endswith(self._ending) for path in live):  # another run directory has this name
@@ -174,6 +183,7 @@ class LiveLog:
             raise RunError(f"{self.directory} cannot be written ({error}). ", *cure) from error
 
     def _open(self, generation: int) -> None:
+        self._first = generation
         if generation == 0:
             for earlier in self.directory.glob(f"events.out.tfevents.*{self._ending}"):
                 earlier.unlink(missing_ok=True)
@@ -187,25 +197,23 @@ class LiveLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         # An error in the block is more important than an error of this file.
         with self._explain_errors() if error is None else suppress(OSError):
-            if error is None:
-                self._add_held_out()
+            self._add_evaluations()
             if self._writer is not None:
                 self._writer.close()
 
-    def _add_held_out(self) -> None:
-        """Add the held-out returns of a complete run, which are known only after its last generation."""
-        try:
-            run = read(self._run)
-        except InputError:  # the file was removed
+    def _add_evaluations(self) -> None:
+        """Add returns that are not in the records: of new validations, and of held-out episodes."""
+        run = _read(self._run)
+        if run is None or (run.held_out is None and self._writer is None):
             return
-        if run.held_out is None:
-            return
-        last = run.num_generations - 1
         if self._writer is None:  # an earlier event file has all generations
             self._open(run.num_generations)
-        for name, (value,) in _curves(replace(run, records=run.records[last:])).items():
-            if name.startswith("held_out_") and math.isfinite(value):
-                self._writer.add_scalar(name, value, last)
+        known = self._validated if self._first else set()
+        for name, values in _curves(run).items():
+            for generation, value in enumerate(values):
+                is_new = name.startswith("validation_") and generation + 1 not in known
+                if (is_new or name.startswith("held_out_")) and math.isfinite(value):
+                    self._writer.add_scalar(name, value, generation)
 
 
 def live_log(directory: str | Path | None, run: Path, argument: str) -> AbstractContextManager[LogGeneration]:

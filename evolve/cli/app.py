@@ -95,8 +95,8 @@ class StopFlag:
     """Remembers the first signal. The second signal has its usual effect, which ends even a process that hangs.
 
     A cluster sends SIGTERM to all processes of a job. The supervisor passes it on to its ranks as SIGUSR1, and mpirun
-    as SIGTERM. So these ranks get several signals for one request, in any order, and ignore all signals after the first
-    for `_ONE_REQUEST`.
+    passes it on to them as SIGTERM. So these ranks get several signals for one request, in any order. They ignore all
+    signals within `_ONE_REQUEST` seconds after the first one.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class StopFlag:
 
     @property
     def signal(self) -> int | None:
-        """The first signal, or None. Once it has been read, all signals have their usual effect, see `_is_repeated`."""
+        """The first signal, or None. A read restores the usual effect of all signals, unless `_is_repeated` is true."""
         if self._first is not None and not self._is_repeated():
             self._stop_catching()
         return self._first
@@ -145,7 +145,7 @@ class StopFlag:
             raise Stopped(f"stopped by {reason}{where}")
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
-        """Remember the first signal, and restore its usual effect."""
+        """Remember the first signal, and restore its usual effect unless this process has a supervisor."""
         # The handlers of the other signals stay until the first signal is read. Python reports an error if a signal is
         # pending although its handler has just been removed.
         if self._first is not None:
@@ -446,7 +446,7 @@ def freeze_objects() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 5, 5)
+    gc.set_threshold(10_000, 5, 5)  # the collector runs after 10,000 new objects; by default after some hundreds
 
 
 # Cached, because `_close_environments` closes the rollouts that the coordinator or the worker has used.

@@ -119,7 +119,7 @@ def _check_comparison(found: argparse.Namespace, transport: Transport) -> None:
 
 
 def line(found: ContestFile) -> str:
-    """Return the result as one line for quotation: work, score, machine, software, verdict."""
+    """Return the result as one line for quotation: work, score, machine, software, digest, verdict."""
     best, system = found.best, found.system
     repeats = pluralize(len(best.repeats), "repeat")
     spread = f"spread {best.spread:.1%}, {repeats}" if len(best.repeats) > 1 else repeats
@@ -332,7 +332,7 @@ def _body(app: App, argv: list[str]) -> int:
         return 0
     load = load_averages()
     rows, code = _rows(app, options)
-    # If the first job has failed, there is nothing to write. Otherwise the rows of the other jobs are kept.
+    # If the first job has failed, there is nothing to write. If a later job has failed, the earlier rows are kept.
     if not rows:
         return code
     found = _result_file(app, options, rows, load)

@@ -59,7 +59,7 @@ def _store(file: store.RunFile, evaluated: store.HeldOut) -> None:
         if other := _first_difference(before, evaluated, shared):
             why = f"the first {shared} episodes have other {other} in {file.path}, so nothing is stored. "
             raise RunError(why, "Has the environment changed? Compare with evolve verify.")
-        if len(before.returns) >= episodes:  # an equal evaluation leaves the time and the hash of the file as they are
+        if len(before.returns) >= episodes:  # without new episodes, the time and the hash of the file do not change
             return
     file.held_out = evaluated
     try:

@@ -122,7 +122,7 @@ def _writer(manifest: Mapping[str, object]) -> str:
 
 
 def _libraries(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return the versions of the libraries that were installed when the run began, in words."""
+    """Return the text "libraries": their versions when the run began. Return no text if the manifest has none."""
     packages = manifest.get("packages")
     if not isinstance(packages, Mapping):  # any program may have written the file
         return {}
@@ -130,7 +130,10 @@ def _libraries(manifest: Mapping[str, object]) -> dict[str, str]:
 
 
 def _resumes(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return in words the generations at which the run was resumed, with the values that were different then."""
+    """Return the text "resumed": the generations at which the run was resumed, and the values that were different then.
+
+    Return no text if the run was not resumed.
+    """
     resumed = manifest.get("resumed")
     if not isinstance(resumed, Mapping):
         return {}
@@ -176,7 +179,7 @@ def _parser() -> Parser:
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_intermixed_args(argv)
-    app.stop.ends_at_once = "info"
+    app.stop.ends_at_once = "info"  # the first signal ends the command, because it plays no episode
     files = store.run_files(options.files)
     if options.settings and options.genomes:
         raise InputError("--settings", "no --genomes with it", "both")

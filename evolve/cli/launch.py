@@ -37,7 +37,8 @@ from evolve.errors import InputError, Stopped, pluralize
 _MAX_FUTILE = 3  # attempts in a row without progress: no new generation, and no run that has ended
 _MAX_PAUSE = 10.0  # seconds
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
-_END_SECONDS, _END_SECONDS_PER_RANK = 20.0, 0.15  # the sum is the time that mpirun may take to end after rank 0
+# After rank 0, mpirun may take `_END_SECONDS`, and `_END_SECONDS_PER_RANK` for each rank, to end.
+_END_SECONDS, _END_SECONDS_PER_RANK = 20.0, 0.15
 _HERE = "localhost"
 _say = partial(say, "launch")
 
@@ -64,8 +65,10 @@ def run_until_complete(job: "Launch") -> int:
         if outcome is not None and not outcome.is_from_rank_0 and outcome.code == 0 and ended == job.runs:
             return 0
         # Neither number of the pair ever falls. So progress makes the pair greater.
-        # An attempt that was stopped only to take back a host does not count.
-        futile = futile + 1 if now <= before and not job.reclaims_host else 0
+        if now > before:
+            futile = 0
+        elif not job.reclaims_host:  # an attempt that was stopped only to take back a host does not count
+            futile += 1
         cause = "no host answers"
         if outcome is not None:
             cause = "a host or a rank was lost" if outcome.start_again else f"the ranks ended with code {outcome.code}"
@@ -171,7 +174,7 @@ class Launch:
         self.say = _say
 
     def run(self) -> int:
-        """Start the run until it has ended; return its exit code."""
+        """Start the run, and resume it until it has ended; return its exit code."""
         self._wait_for_old_ranks()
         return run_until_complete(self)
 

@@ -59,7 +59,8 @@ def spelled(setting: Setting, command: str = "run") -> str:
     arguments that set it in a run: "--engine exact" or "--set env.reuse=true".
     """
     if setting.value is None:
-        key = re.sub(r"\.\d+$", "", setting.key)  # seeds.0 is one of the seeds
+        # The option for "seeds" also sets "seeds.0", the first of the seeds, and "seed", the seed of one run.
+        key = re.sub(r"\.\d+$", "", setting.key)
         flag = flags_of(command).get("seeds" if key == "seed" else key)
         return f"{setting} ({flag})" if flag else str(setting)
     if setting in _WHOLE_SETTINGS:
@@ -180,7 +181,7 @@ def number_or_auto(text: str) -> int | str:
 
 
 class Answered(EvolveError):  # noqa: N818 - nothing went wrong
-    """The command line asked for help or the version, and the parser has printed it."""
+    """The command line asked for help, the version or the settings, which have been printed."""
 
     exit_code = 0
 
@@ -196,12 +197,12 @@ class Changes:
         return bool(self.env or self.network)
 
     def without(self, own: "EnvOptions") -> "Changes":
-        """Return the changes, without an id or an engine that equals the one of `own`, the champion's environment."""
+        """Return the changes, without an id or an engine that `own`, the champion's environment, has already."""
         same = {key for key in ("id", "engine") if self.env.get(key) == getattr(own, key)}
         return Changes({key: value for key, value in self.env.items() if key not in same}, self.network)
 
     def describe(self, own: "EnvOptions") -> str:
-        """Return the changes in words. own: The environment of the champion."""
+        """Return the changes in words, after a space; "" without changes. own: The environment of the champion."""
         words = f" in another environment, {self.env.get('id', own.id)}" if self.env else ""
         engine = self.env.get("engine", own.engine)
         if engine != own.engine:
@@ -273,7 +274,7 @@ def how_to_resume(
     overwrite: bool = False,
     left: "Sequence[PlannedRun]" = (),
 ) -> str:
-    """Return the command line that resumes stopped runs with the same number of processes.
+    """Return the command line that resumes a stopped run with the same number of processes; words for several runs.
 
     options: The options that a resumed run needs again.
     overwrite: Whether the command line has the option --overwrite.

@@ -79,7 +79,7 @@ def _draw_comparison(files: list[Path], output: Path, metric: str | None) -> Non
 
 
 def _table(rows: Sequence[comparison.Comparison]) -> str:
-    """Return the groups as lines, with their numbers under a header."""
+    """Return the rows of a comparison as the text of a table with a header."""
     tested = any(row.against_best for row in rows)
     lines = [("experiment", "seeds", "mean", "95 % interval", "against the best" if tested else "")]
     # If there are several environments, the name of each stands above its experiments, which are indented.

@@ -59,7 +59,10 @@ def _parser() -> Parser:
 
 
 def _check(options: argparse.Namespace) -> environments.Mode | None:
-    """Return the drawing mode of environments. Raises InputError for options that cannot be fulfilled."""
+    """Return the drawing mode of environments; None if nothing is drawn.
+
+    Raises InputError for options that cannot be fulfilled.
+    """
     if options.generations is not None and (options.purpose is not None or options.candidate is not None):
         raise InputError("--generations", "no --candidate, --held-out or --validation with it", options.generations)
     if options.purpose is not None and (options.generation is not None or options.candidate is not None):
@@ -108,13 +111,13 @@ def _unlogged(run: store.Stored, chosen: Episode) -> str:
 
 
 def _compare(
-    run: store.Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, other: str = ""
+    run: store.Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, why_not: str = ""
 ) -> str | None:
     """Print the return of an episode, and compare it with the log.
 
     Return the difference in words; None without a difference, and if nothing was compared.
 
-    other: The reason not to compare; empty if the episode belongs to the run.
+    why_not: The reason not to compare; empty if the episode belongs to the run.
     """
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
@@ -125,8 +128,8 @@ def _compare(
     kwargs = environments.fixed(env, seed).kwargs
     drawn = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
     print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed}{drawn}{by})")
-    if other:
-        print(f"not compared with the log: {other}")
+    if why_not:
+        print(f"not compared with the log: {why_not}")
         return None
     if chosen.logged is None:
         print(_unlogged(run, chosen))
@@ -162,26 +165,29 @@ def _body(app: App, argv: list[str]) -> int:
     experiment = reload(run, changes.env, changes.network)
     episodes = _episodes(options, run, experiment)
     # If EnvPool cannot draw an environment, Gymnasium plays another episode, which is not compared with the log.
-    shown, other = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
+    shown, why_not = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
     # The genome, the engine and the changes, for the titles of a film.
     options.where = f", {episodes[0].which.title}" if episodes[0].which.title else ""
-    if other:
+    if why_not:
         options.where += ", in Gymnasium"
     elif options.engine:
         options.where += f", {options.engine} engine"
-    if changes.settings or "id" in changes.env:
-        options.where += f", {changes.settings}" if changes.settings else ""
-        other = other or f"an episode{changes.describe(config_of(run).env)}"
+    if changes.settings:
+        options.where += f", {changes.settings}"
+    # The log has no episodes of a changed environment or network. With only another engine, the returns are compared.
+    if not why_not and (changes.settings or "id" in changes.env):
+        why_not = f"an episode{changes.describe(config_of(run).env)}"
     differences = []
     for chosen, results in zip(episodes, _play_all(run, shown, episodes, options), strict=True):
         if len(episodes) > 1:
             print(f"{chosen.title}: ", end="")
-        if (difference := _compare(run, shown, chosen, results, other)) is not None:
+        if (difference := _compare(run, shown, chosen, results, why_not)) is not None:
             differences.append(difference)
     if options.video is not None:
         print(options.video)
     if differences:
-        raise RunError(differences[0])
+        more = f" (and {pluralize(len(differences) - 1, 'more episode')})" if len(differences) > 1 else ""
+        raise RunError(f"{differences[0]}{more}")
     return 0
 
 

@@ -125,7 +125,7 @@ def write_after_runs(app: App, runs: Sequence[PlannedRun]) -> str:
     except Stopped as why:
         later = command_line("report", *(files if len(files) == 1 else [page.parent]), "-o", page)
         raise Stopped(f"{why}: the runs are complete, but not the report; make it with: {later}") from None
-    return sanitize(f"Report{' with film' if has_film else ''}: {page}", 4000)
+    return sanitize(f"Report{' with film' if has_film else ''}: {page}", 4000)  # do not cut a long path
 
 
 def _body(app: App, argv: list[str]) -> int:

@@ -160,6 +160,7 @@ def load(argv: list[str]) -> Request:
         stored = parse(Config, table)
     else:
         table = read_file(path) if name else {}
+    # Keep the sections of the file for the cure of an error, because the flags change `table`.
     in_file = {section: dict(table[section]) for section in table if isinstance(table[section], dict)}
     # Flags override the file. The assignments of --set come last, so they override the other flags.
     given = [(key, value) for key, value in arguments.items() if value is not None]
@@ -345,7 +346,7 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
         other += f" of another experiment ({key} is {there!r} in it, and {here!r} here),"
     if stored.header.seed != preview.run.seed:  # the file was renamed
         other += f" of seed {stored.header.seed},"
-    other = other and f",{other}"
+    other = other and f",{other}"  # commas on both sides: "…h5, of seed 5, is replaced"
     return f"{preview.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 

@@ -137,7 +137,8 @@ def _body(app: App, argv: list[str]) -> int:
     run, *others = (file for file in files if isinstance(file, store.StoredRun))  # all files; mypy does not know
     other = others[0] if others else None
     store.check_begun(f"there is nothing to {'verify' if other is None else 'compare'}", run, *others)
-    with stdout_for_json(arguments.json):  # of two files, the first different episode is played
+    # Environments may print. A comparison of two files also plays an episode, the first different one.
+    with stdout_for_json(arguments.json):
         found = verification.compare(run, other) if other is not None else _repeat(app, run, arguments)
     print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text(width()))
     return 0 if found.equal else 1

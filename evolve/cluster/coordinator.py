@@ -114,7 +114,7 @@ class Coordinator:
         """Play a batch of N episodes; return the results of its C genomes.
 
         The coordinator goes on without workers that hang. If MPI survives the death of a rank, it also goes on without
-        workers that die. If no worker is left, this process plays the rest.
+        workers that die. If no worker is left, this process plays the other episodes, unless the last worker hangs.
 
         Args:
             spec: The experiment to which the batch belongs.
@@ -260,7 +260,7 @@ def idle_sleep(seconds: float) -> float:
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
     """Make `serve` return `answer` at every worker; return whether all workers that are not lost confirmed in time.
 
-    After that, unsent messages get the same time again. If one cannot be sent, the result is False, too.
+    Then `patience` begins again for unsent messages. If a message cannot be sent, the result is False, too.
 
     patience: The seconds to wait. Each rank adds 0.05 s, because many ranks on few cores take turns.
     """
@@ -287,7 +287,10 @@ def all_have_left(transport: Transport) -> bool:
 
 
 def await_ends(transport: Transport, ranks: Set[int], patience: float) -> None:
-    """Receive messages for at most `patience` seconds, until the scripts of all `ranks` that answer have ended."""
+    """Receive messages for at most `patience` seconds, until the scripts of all `ranks` have ended.
+
+    Do not wait for lost ranks, nor for ranks that have not confirmed their dismissal.
+    """
     deadline = time.monotonic() + patience
     while ranks - transport.gone - transport.leaving and time.monotonic() < deadline:
         if not _receive_farewell(transport):

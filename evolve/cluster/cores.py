@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-# A sum of shares, such as three times 1/3, may be a little less than the whole number.
+# A sum of shares, such as six times 1/3, may be a little less than the whole number.
 _ROUNDING = 1e-9
 _ROOT = Path("/sys/fs/cgroup")  # the directory of all control groups
 _share: list[int] = []  # the number of cores that `set_share` has set; empty if it has set none
@@ -73,7 +73,7 @@ def _groups() -> str:
 
 
 def _limits(groups: str, root: Path, controller: str, files_v1: Sequence[str], file_v2: str) -> Iterator[list[int]]:
-    """Yield the limits of a controller for the groups of a process, and for the groups around them.
+    """Yield the limits of a controller: a list of numbers for each group of a process, and for each parent group.
 
     Version 1 of control groups has a file for each number, version 2 one file with all numbers.
     """
@@ -112,8 +112,9 @@ def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
 
     Args:
         hosts: The host of each rank.
-        cores: The cores of each worker that takes part.
+        cores: The cores of each worker that takes part, by rank, as in the result.
     """
+    # For each host: the number of workers that may use each core, and the number of all workers.
     users: defaultdict[str, Counter[int]] = defaultdict(Counter)
     workers = Counter(hosts[rank] for rank in cores)
     for rank, (bound, _) in cores.items():

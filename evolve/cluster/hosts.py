@@ -94,7 +94,7 @@ class WorkerCount:
         workers: The number of workers.
         cores: The number of cores that this machine may use.
         remark: The reason why more workers are not used, or would not help.
-        threads: The number of threads in which a single process plays. Several workers share the cores.
+        threads: The number of threads in which a process plays if it is the only one. Several workers divide the cores.
     """
 
     workers: int
@@ -149,7 +149,7 @@ def count_workers(asked: int | str, work: Work) -> WorkerCount:
     is_auto = asked == "auto"
     workers = max(1, cores // work.threads) if is_auto else int(asked)  # by default, each thread has a core
     if workers == 1 and work.threads > 1:
-        return WorkerCount(1, cores, threads=work.threads)
+        return WorkerCount(1, cores, threads=work.threads)  # threads use the cores, so no remark below applies
     # Find the number of workers that suits the work, and a remark for the user.
     remark, suitable = "", workers
     if workers == 1 and not is_auto:

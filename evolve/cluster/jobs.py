@@ -57,7 +57,7 @@ class Evaluation:
     """Whether items may take unequal times."""
 
     def __post_init__(self) -> None:
-        # A worker that hangs prints its traceback first, so it has a second more.
+        # After the seconds of `patience`, a worker that hangs prints a traceback. Rank 0 waits one more second for it.
         self.patience = patience(self.spec.max_episode_seconds) + 1.0
         """Seconds that a worker may be silent while it has items of this job."""
         self.seconds = np.zeros((2, len(self.hosts)))
@@ -116,20 +116,25 @@ class Evaluation:
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss, idle: int) -> None:
-        """Count episodes [n] that hang or kill workers as failed. loss: The last such worker. idle: Idle workers."""
+        """Count episodes [n] that hang or kill workers as failed.
+
+        loss: The loss of the last such worker. idle: The number of idle workers.
+        """
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
             limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"
             why = f"it hangs in native code, for longer than {limit}"
+        # The size O of the moments of observations: 0 if observations are not normalized.
+        observation_size = self.batch.normalizers.shape[2]
         for item in items.tolist():
             genome, episode = int(self.batch.rows[item]), int(self.batch.episodes[item])
             self.report(EpisodeFailure(genome, episode, seed=-1, step=-1, message=why), loss.worker)
-            self.collector.add_failure(genome, episode, self.batch.normalizers.shape[2], self.spec.num_metrics)
+            self.collector.add_failure(genome, episode, observation_size, self.spec.num_metrics)
         if len(items):
             self._advance(len(items), idle)
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
-        """Warn that rank 0 plays the rest after the loss of the last worker. Raises RunError if that worker hangs."""
+        """Warn that rank 0 plays all remaining episodes. Raises RunError if the last worker was lost by hanging."""
         if loss.fate == Fate.HANG:
             left = pluralize(queue.unfinished, "episode")
             raise RunError(f"every remaining worker hangs, with {left} to play; rank 0 could hang on them, too")
@@ -149,7 +154,8 @@ class Evaluation:
         """Return the names of the first few of some episodes [n]."""
         rows, episodes = self.batch.rows[items], self.batch.episodes[items]
         some = zip(rows[:_MAX_DESCRIBED].tolist(), episodes[:_MAX_DESCRIBED].tolist(), strict=True)
-        return "; ".join(self._name(row, episode)[0] for row, episode in some) + " …" * (len(items) > _MAX_DESCRIBED)
+        more = " …" if len(items) > _MAX_DESCRIBED else ""
+        return "; ".join(self._name(row, episode)[0] for row, episode in some) + more
 
     def _name(self, genome: int, episode: int) -> tuple[str, tuple[int, int, int, int]]:
         """Return the name of an episode, and its key (purpose, generation, candidate, episode)."""
@@ -168,8 +174,8 @@ class Inquiry:
     Args:
         serial: The number of the job.
         questions: The questions; each is an item.
-        max_episode_seconds: The limit of an episode. A worker may finish an episode of an abandoned evaluation before
-            it answers.
+        max_episode_seconds: The limit of an episode in seconds. A worker may finish an episode of an abandoned
+            evaluation before it answers.
     """
 
     item = "question"
@@ -201,7 +207,7 @@ class Inquiry:
         """Do nothing: a question that kills or hangs workers has no answer."""
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
-        """Warn that no worker answers the rest."""
+        """Warn that rank 0 answers the remaining questions, because no worker is left."""
         _LOG.warning("no worker is left: rank 0 answers the rest by itself")
 
 

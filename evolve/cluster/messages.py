@@ -225,7 +225,7 @@ def _leaves(kind: Any, record: Any) -> Iterator[Any]:
 
 @cache
 def _records(kind: Any) -> dict[str, Any]:
-    """Return a dict from the names of the fields of a kind to the kinds of the records in them, or None for a leaf."""
+    """Return, by the name of each field of a kind, the kind of the record in this field; None for a leaf."""
     # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
     parts = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(kind).items()}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}

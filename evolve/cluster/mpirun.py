@@ -48,7 +48,7 @@ _CODE_CHARACTERS = 16
 """The length of the file for the exit code."""
 CONNECT = "EVOLVE_CONNECT_SECONDS"
 """The variable that sets the seconds within which all ranks have to come together."""
-_LEAST_CONNECT, _CONNECT_PER_RANK = 60.0, 0.5
+_LEAST_CONNECT, _CONNECT_PER_RANK = 60.0, 0.5  # seconds
 _START_SECONDS = 60.0  # seconds that mpirun may take until the ranks begin to connect
 COMMAND = "EVOLVE_COMMAND"
 """The variable with the command line of the user, if it is not the command line of this process."""
@@ -103,7 +103,7 @@ class Launcher:
             if "SLURM_JOB_ID" in os.environ:
                 cure += f" Or start the ranks by SLURM: srun --overcommit -n {ranks} python -m evolve.run …"
             raise InputError("mpirun", "an MPI launcher", "none", cure)
-        # Intel MPI's mpirun is a shell script that looks for the launcher itself, mpiexec.hydra, in the PATH.
+        # Intel MPI's mpirun is a shell script. It looks for the real launcher, mpiexec.hydra, in the PATH.
         path = os.pathsep.join([str(Path(found).parent), os.environ.get("PATH", os.defpath)])
         words, env = [found, "--version"], mpirun_environment() | {"PATH": path}
         try:
@@ -138,7 +138,8 @@ class Launcher:
         if ranks:
             words += ["-n", str(ranks)]
         if self.is_open_mpi:  # MPICH passes all environment variables to other hosts
-            later = {EXIT_CODE, COMMAND, CONNECT} if ranks else {EXIT_CODE, COMMAND}  # set by the caller or supervisor
+            # `evolve launch` and `Supervisor.run` set these later; CONNECT only if the number of ranks is known.
+            later = {EXIT_CODE, COMMAND, CONNECT} if ranks else {EXIT_CODE, COMMAND}
             for name in sorted(os.environ.keys() | later):
                 if name in _PASSED or name.startswith(_PASSED_GROUPS):
                     words += ["-x", name]
@@ -446,7 +447,7 @@ def begin_seconds(size: int) -> float:
 
 
 def limit_seconds(variable: str, default: float) -> float:
-    """Return the seconds that an environment variable sets. Raises InputError unless 1 ≤ seconds < 1e6."""
+    """Return the seconds in an environment variable, else `default`. Raises InputError unless 1 ≤ seconds < 1e6."""
     text = os.environ.get(variable)
     if text is None:
         return default

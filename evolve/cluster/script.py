@@ -41,18 +41,19 @@ from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
 from evolve.errors import RunError, Setting, error_from_json, error_to_json, on_error
 
-_ANSWER, _ERROR = b"A", b"E"
+_ANSWER, _ERROR = b"A", b"E"  # the first byte of what rank 0 sends to end `follow`
 ON_ALL_RANKS = "_raised_on_all_ranks"
+"""The attribute that marks an error that all ranks raise."""
 _SOCKET = "EVOLVE_SCRIPT"
 """The variable with the path of the script's socket."""
 _SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
 """The variable with the script's `sys.path` (JSON), so that the ranks find the modules that the script finds."""
 _PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
-_LENGTH = struct.Struct("!Q")
+_LENGTH = struct.Struct("!Q")  # in front of each message on the socket
 _MAX_SOCKET_PARENT = 84  # bytes of PARENT in PARENT/evolve-xxxxxxxx/s: the path of a socket has at most 104 or 108
 _STOP_SECONDS, _STOP_SECONDS_PER_RANK = 10.0, 0.1
-"""The seconds that ranks have to stop by themselves. `dismiss` needs up to half of them for workers in an episode, and
-the other half for its last messages."""
+"""Ranks have the first number of seconds, and the second for each rank, to stop by themselves. `dismiss` needs up to
+half of this time for workers in an episode, and the other half for its last messages."""
 _TERMINATE_SECONDS = 3.0  # the time that mpirun has to end the ranks
 _THREAD = threading.local()  # `leads`: whether this thread does the work of rank 0, for which the other ranks wait
 _RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # closed when the script exits
@@ -228,6 +229,7 @@ class Link:
         return None if length is None else self._read(*_LENGTH.unpack(length))
 
     def _read(self, size: int) -> bytes | None:
+        # `recv` allocates as many bytes as it may receive, so ask for at most 1 MiB at a time.
         content = bytearray()
         with suppress(OSError):
             while len(content) < size and (part := self._end.recv(min(size - len(content), 2**20))):

@@ -41,10 +41,10 @@ CHECK_EVERY = 1.0
 """Seconds between two checks of whether all ranks still live."""
 # If not all ranks come, one rank prints the reason and ends the job. Each rank waits for its turn, and ranks that know
 # more have earlier turns. Turn n begins n · `_TURN_SECONDS` after the rank has noticed that other ranks are missing.
-# The launcher may not answer, and for turns it is not asked after MPI_Init. Without its answer rank 0 has turn 0. Ranks
-# 1 to `_LAST_TURN` divide the time from turn 2 to turn 3 among them, in their order. Higher ranks wait for turn 3.
+# The answer of the launcher determines the turns during MPI_Init. Later, or without an answer, rank 0 has turn 0. Ranks
+# 1 to `_LAST_IN_ORDER` divide the time from turn 2 to turn 3 among them, in their order. Higher ranks wait for turn 3.
 _TURN_SECONDS = 3.0
-_LAST_TURN = 9
+_LAST_IN_ORDER = 9
 _NAMED = 5  # the largest number of ranks that a message names
 _MOST_WATCHED = 512  # ranks with a keepalive connection: a process may have a thousand open files
 _UNKNOWN = "?"
@@ -202,7 +202,7 @@ class StartWatch:
         if not ranks:
             if self._rank == 0:
                 return 0.0
-            return (2 + min(self._rank, _LAST_TURN) / _LAST_TURN) * _TURN_SECONDS
+            return (2 + min(self._rank, _LAST_IN_ORDER) / _LAST_IN_ORDER) * _TURN_SECONDS
         turn = 0 if self._rank == 0 else 1
         # Only ranks on the launcher's host know the state of all ranks.
         if any(rank.has_come is None for rank in ranks):
@@ -220,6 +220,7 @@ class StartWatch:
         took = time.monotonic() - self._begun_at
         print(f"evolve: the ranks did not come together: {self._reason(ranks)} ({took:.0f} s after rank {self._rank} "
               f"on {self._host} came; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
+        # The launcher should end the job. If it does not end in time, a new process kills it.
         kill_launcher_later()
         end_job(self._library)
         # The main thread may wait in MPI_Init forever, and an exception would end only this thread.

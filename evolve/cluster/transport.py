@@ -33,17 +33,19 @@ _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
 _MOST_UNSENT = 256
 SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
 """Bounds of the seconds that a waiting rank of a large job sleeps between two probes."""
-# The lower bound is this time for each other rank, and at most `SHORTEST_SLEEP`. With few ranks, rank 0 often waits
-# for one worker, and a long sleep would delay rank 0's answer.
+# In a smaller job the lower bound is `_SHORTEST_PER_RANK` times the number of other ranks. With few ranks, rank 0
+# often waits for one worker, and a long sleep would delay rank 0's answer.
 _SHORTEST_PER_RANK = 1.5e-4  # seconds
 SHARE_ASLEEP = 0.03
-"""After t seconds without a message, a rank sleeps for this share of t. So a message is late by at most this share."""
+"""After t seconds without a message, a rank sleeps for this share of t, within the bounds above. So a long wait grows
+by at most this share."""
 
 PATIENCE, LONG_PATIENCE = 10, 60
-"""Seconds that a launcher has to end the job before it is killed; the long ones if it probably ends by itself."""
+"""Seconds after which a launcher that has not ended is killed. `LONG_PATIENCE` is for a launcher that probably ends by
+itself."""
 _MPIRUN = ("prterun", "mpirun", "orterun")
 _FINALIZING = threading.Lock()
-_NO_FABRIC = {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}
+_NO_FABRIC = {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}  # "^" excludes a component of Open MPI
 # A shell script: kill the process $1 and its children after $2 seconds, unless it has ended. The number of an ended
 # process may be used again, so the script also checks the name.
 _END_LAUNCHER = f"""
@@ -84,9 +86,9 @@ class Transport:
         self.hosts = [self.host] * self.size
         """The host of each rank, "?" for a rank that was lost early. Known at rank 0 after the introductions."""
         self.pids = [os.getpid()] * self.size
-        """The process number of each rank on its host; known as `hosts` is."""
+        """The process number of each rank on its host, 0 for a rank that was lost early. Known like `hosts`."""
         self.arguments: dict[int, list[str]] = {}
-        """The command-line arguments of the other ranks; known as `hosts` is."""
+        """The command-line arguments of the other ranks, by rank. Known like `hosts`."""
         self.neighbours: dict[int, int] = {}
         """The process numbers of ranks on this host: at rank 0 of all other ranks, elsewhere only of rank 0."""
         self._vanished: set[int] = set()  # ranks without a process at the last call of `find_lost`
@@ -161,13 +163,13 @@ class Transport:
         return sender, buffer
 
     def find_lost(self) -> None:
-        """Add lost ranks to `gone`, if some time has passed since the last call.
+        """Add lost ranks to `gone`. Do nothing if the last search began less than `_ASK_EVERY` seconds ago.
 
         They are the ranks on silent hosts and, if MPI survives the death of ranks, the ranks that died. Of the silent
         hosts, a worker notices only the host of rank 0.
 
-        Open MPI 5.0 does not report a rank that ends by `exit(3)`. So this function also looks for its process on this
-        host, and for the end of its connection from another host.
+        Open MPI 5.0 does not report a rank that ends by `exit(3)`. So this function also looks for the processes of
+        ranks on this host, and for ended connections of ranks on other hosts.
         """
         now = time.monotonic()
         if self.size == 1 or now - self._asked_at < _ASK_EVERY:
@@ -254,7 +256,7 @@ class Transport:
         return not self._unsent
 
     def leave(self, exit_code: int) -> None:
-        """End this process without MPI_Finalize if MPI lets ranks die; otherwise do nothing."""
+        """End this process without MPI_Finalize if this MPI survives the death of ranks; otherwise do nothing."""
         # Python calls MPI_Finalize at exit. That would wait forever for ranks that have died.
         if self.tolerant:
             sys.stdout.flush()
@@ -264,13 +266,14 @@ class Transport:
     def abort(self, exit_code: int) -> None:
         """End every rank of the job at once; do nothing if there is only this rank."""
         if self._comm is not None:
+            # Only rank 0 knows the silent hosts. At another rank, a lost rank 0 stands for its host.
             kill_launcher_later(waits=bool(self.silent) or 0 in self.gone)
             self._comm.Abort(exit_code)
             # MPICH only asks its launcher to kill this process, but the launcher's host may be lost.
             os._exit(exit_code)
 
     def _drop_sent(self) -> None:
-        """Remove the messages that have left from the queue of unsent ones."""
+        """Remove sent messages from the front of the queue, up to the first message that was not sent yet."""
         from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
 
         try:
@@ -318,7 +321,8 @@ def initialize(MPI: Any) -> None:
         return
     skip_fabric_search()
     provided = ctypes.c_int()
-    # mpi4py would hold the lock of the interpreter until all ranks have started; a call by ctypes releases it.
+    # mpi4py would hold the lock of the interpreter until all ranks have started; a call by ctypes releases it. mpi4py's
+    # module is linked with the MPI library, so ctypes finds the function through the module's file.
     ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
         communicator.Set_errhandler(MPI.ERRORS_RETURN)  # mpi4py raises them
@@ -335,7 +339,7 @@ def finalize() -> None:
 
 
 def kill_launcher_later(waits: bool = True) -> None:
-    """Start a process that kills the launcher and its ranks here if the launcher does not end in time.
+    """Start a process that kills the launcher and its ranks on this host if the launcher does not end in time.
 
     Do nothing if the parent of this process is no launcher, as on other hosts, or in MPICH.
 

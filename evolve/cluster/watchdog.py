@@ -2,7 +2,8 @@
 
 If an environment hangs in Python, an alarm interrupts it with `EpisodeTimeout`, and only that episode fails. Nothing
 can interrupt an environment that hangs in C, or that catches the exception and goes on. Then a traceback on stderr
-shows where it hangs. The coordinator then abandons a worker. Any other process ends, if its watchdog is `fatal`.
+shows where it hangs. If the process is a worker, the coordinator abandons it. Any other process ends, if its watchdog
+is `fatal`.
 
 Ranks on other hosts have a TCP connection with keepalive to rank 0. The operating systems check these connections, even
 if a process computes, hangs or is suspended. So if a system does not answer, a host or the network to it is lost. MPI
@@ -31,7 +32,7 @@ from evolve.errors import EpisodeTimeout, Interrupted
 
 SOON = 1.0
 """After `interrupt_soon`, watched code is interrupted if it does not call `pat` for this number of seconds."""
-_MOST_RAISED = 4  # EpisodeTimeouts since the last `pat` that put the traceback off; a run's trial may raise a few
+_MOST_RAISED = 4  # the first EpisodeTimeouts after a `pat` put the traceback off; a run's trial may raise a few
 _SIOCGIFADDR = 0x8915  # the request to Linux for the address of a network interface
 _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
@@ -199,7 +200,7 @@ def _explain(seconds: float) -> None:
 
 def patience(limit: float) -> float:
     """Return the seconds after which a silent process counts as hanging in C. limit: the seconds of an episode."""
-    return 1.5 * limit + 5.0
+    return 1.5 * limit + 5.0  # well after EpisodeTimeout, which `Watchdog` raises after `limit` + max(1, `limit` / 10)
 
 
 def is_rank(pid: int) -> bool:
@@ -261,7 +262,7 @@ class HostWatch:
         self._accept()
         for connection in list(self._unidentified):
             self._read_greeting(connection)
-        return [rank for rank in list(self.connections) if self._has_failed(rank)]
+        return [rank for rank in list(self.connections) if self._host_is_silent(rank)]
 
     def _accept(self) -> None:
         while True:
@@ -288,7 +289,7 @@ class HostWatch:
         else:
             connection.close()
 
-    def _has_failed(self, rank: int) -> bool:
+    def _host_is_silent(self, rank: int) -> bool:
         """Return whether a rank's host is silent. Drop the rank's connection if it has ended."""
         error = end_error(self.connections[rank])
         if error is None:
@@ -323,6 +324,7 @@ def own_addresses() -> list[str]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
             with suppress(OSError):  # an interface without an address
+                # The structure `ifreq`: a name of at most 15 bytes, a 0, and an address. 256 bytes are enough for it.
                 answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0"))
                 found.append(socket.inet_ntoa(answer[20:24]))  # the IPv4 address in the structure `ifreq`
     return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
@@ -330,8 +332,9 @@ def own_addresses() -> list[str]:
 
 def _keep_alive(connection: socket.socket, seconds: float) -> None:
     """Let the operating system end a connection if the other end does not answer for a number of seconds."""
-    # The first probe comes after `idle` seconds. If `_PROBES` probes are unanswered, `seconds` have passed in all,
-    # but at least 5 s, and at most (1 + `_PROBES`) · `_LONGEST_PAUSE`.
+    # The first probe comes after `idle` seconds, about half of `seconds`; the probes share the other half. If `_PROBES`
+    # probes are unanswered, `seconds` have passed in all, but at least 5 s, and at most (1 + `_PROBES`) ·
+    # `_LONGEST_PAUSE`.
     every = min(max(1, round(seconds / (2 * _PROBES))), _LONGEST_PAUSE)
     idle = min(max(1, round(seconds) - _PROBES * every), _LONGEST_PAUSE)
     # TCP_USER_TIMEOUT, in milliseconds, limits the wait for the acknowledgement of data that was sent.

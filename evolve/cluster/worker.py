@@ -254,7 +254,7 @@ class Worker:
         self._begin(-1)
         self._busy, self._reported_at = 0.0, time.perf_counter()
         self._watchdog = Watchdog(rollout.max_episode_seconds, fatal=False)  # another experiment has another limit
-        self._longest_silence = rollout.max_episode_seconds / 4
+        self._longest_silence = rollout.max_episode_seconds / 4  # far below the patience of rank 0
         # Within one tick, several hanging episodes may be interrupted one after another: report after each.
         rollout.call_on_fault(self._send_heartbeat)
         rollout.make_genomes_within(self._generating)
@@ -388,8 +388,8 @@ def _serve(worker: Worker, transport: Transport, signalled: Callable[[], int | N
     kept_alive_at = probed_at = -math.inf  # times of the last `keep_alive`, and of the last probe that found no message
     while True:
         message = None
-        # A probe costs as much as several steps. So a worker that plays probes every `PROBE_EVERY` seconds, or every
-        # `PROBE_RARELY` if it expects no message. Without anything to play it probes each time.
+        # A probe costs as much as several steps. So while a worker plays, it probes only every `PROBE_EVERY` seconds,
+        # or every `PROBE_RARELY` seconds if it expects no message. Without anything to play it probes each time.
         now = time.perf_counter()
         if failed or worker.idle or now - kept_alive_at > PROBE_EVERY:
             worker.keep_alive()
@@ -431,7 +431,7 @@ def _receive(transport: Transport) -> Message | None:
     received = transport.probe()
     transport.find_lost()
     message = None if received is None else messages.decode(received[1])
-    # Rank 0 says this once, but a script may catch the error and call evolve again.
+    # Rank 0 sends `Ended` once. Keep it, because a script may catch the error below and call evolve again.
     if isinstance(message, messages.Ended):
         transport.ended.add(COORDINATOR)
     if COORDINATOR in transport.ended:

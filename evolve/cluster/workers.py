@@ -167,11 +167,14 @@ class WorkQueue:
 
     @property
     def ahead(self) -> int:
-        """The number of items that each worker has in advance. 0 if not `uneven`, before suspects, and near the end."""
+        """The number of items that each worker has in advance, so that rank 0 may sleep meanwhile.
+
+        0, so that rank 0 does not sleep, if items are not `uneven`, before suspects, and near the end.
+        """
         return self._most_in_hand() if self._uneven else 0
 
     def _most_in_hand(self) -> int:
-        """Return the number of items that a worker may have when it gets another chunk."""
+        """Return the largest number of items that a worker may have when it gets another chunk."""
         # A suspect goes to an idle worker, alone. Otherwise a worker may have a chunk in hand when it gets the next.
         last_few = self._uneven and len(self.pending) <= len(self._in_hand)
         return 0 if self.pending.suspects or last_few else self._next_size
@@ -203,7 +206,7 @@ class WorkQueue:
         return new
 
     def remove(self, worker: int, fate: Fate) -> tuple[int, Int64]:
-        """Remove a lost worker; its items are pending again until the next `hand_out`.
+        """Remove a lost worker. Its items are pending again: `hand_out` or `finish` sends them to other workers.
 
         Each item of the worker gets the strikes of the worker's fate. With two strikes an item is a suspect, and so are
         the worker's other items: they are handed out alone from now on. If a suspect hangs a worker, or has four
@@ -279,7 +282,7 @@ class Workers:
         self._transport.send(worker, messages.encode(message))
 
     def send_all(self, message: Message, skip: int = 0) -> None:
-        """Send a message to all workers except the rank `skip`; rank 0 is no worker."""
+        """Send a message to all workers except the rank `skip`. With skip = 0, which is no worker, send it to all."""
         frame = messages.encode(message)
         for worker in self.ranks:
             if worker != skip:
@@ -357,7 +360,7 @@ class Workers:
         return Loss(worker, Fate.DEATH, "was lost")
 
     def _abandon(self, worker: int) -> Loss:
-        """Give up a worker that hangs. A rank on its host kills it, unless its death would end this job."""
+        """Give up a worker that hangs. Another rank of the same host kills the worker if the job survives a death."""
         transport = self._transport
         transport.abandon(worker)
         if transport.tolerant:

@@ -27,7 +27,7 @@ _TYPE_LIMIT = 2**31
 
 @dataclass(frozen=True)
 class Description:
-    """The name of a setting, its default as TOML (empty without one, and for None), its limits, and its meaning."""
+    """The name of a setting, its default as TOML ("" for no default, or for None), its limits, and its meaning."""
 
     name: str
     default: str
@@ -36,7 +36,8 @@ class Description:
 
 
 def descriptions(model: type[Options]) -> list[Description]:
-    """Return the settings of a model in their order, without its sections."""
+    """Return the descriptions of the settings of a model, in its order, without its sections."""
+    # The default of a section is a model, or comes from a factory.
     return [
         _describe(model, name)
         for name, field in model.model_fields.items()
@@ -75,7 +76,10 @@ def _docstrings(kind: type) -> dict[str, str]:
 
 
 def _allowed(kind: Any, metadata: Any = ()) -> str:
-    """Return the allowed values of a type in words, such as "0 to 1"; "" if it allows all values, as bool does."""
+    """Return the allowed values of a type in words, such as "0 to 1"; "" if it allows all values, as bool does.
+
+    metadata: The constraints of the type, such as its bounds.
+    """
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:

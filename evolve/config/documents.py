@@ -33,7 +33,7 @@ MAX_EXPERIMENTS = 1000
 _MAX_CHARACTERS = 1_000_000  # of a TOML document
 _MAX_NAME = 255  # bytes of a name in most file systems; a hash replaces the end of a longer name
 _MAX_DEPTH = 32  # levels of nested tables and arrays
-# `tomllib` takes minutes for a key of 100,000 parts, and milliseconds for one of a hundred.
+# `_LONG_KEY` finds a key of more than 100 parts. `tomllib` takes minutes for 100,000 parts, milliseconds for 100.
 _PART_OF_KEY = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:{_PART_OF_KEY}[ \t]*+\.[ \t]*+){{100}}""")
 
@@ -137,6 +137,7 @@ def read_assignment(text: str) -> tuple[str, object]:
     the value is nested too deep or too large.
     """
     key, equals, value = text.partition("=")
+    # A key has at most 32 parts, as deep as `_MAX_DEPTH` allows.
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
         raise InputError("--set", "section.key=value", text)
     try:
@@ -218,7 +219,7 @@ def points(table: Table) -> list[tuple[str, Table]]:
 
 
 def lacks_name(section: str, value: object) -> bool:
-    """Return whether a value of a sweep over a section is a table without the section's key in `NAMED_SECTIONS`."""
+    """Return whether a value for a section is a table without a name, that is, without `NAMED_SECTIONS[section]`."""
     return isinstance(value, Mapping) and section in NAMED_SECTIONS and NAMED_SECTIONS[section] not in value
 
 

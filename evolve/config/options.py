@@ -215,7 +215,7 @@ class Options(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, table: Any) -> Any:
-        """Return a table with the current names of its settings."""
+        """Return a table with the current names of its settings. A text becomes a table, some lists tuples."""
         if cls.text_sets is not None and isinstance(table, str):
             return {cls.text_sets: table}
         if not isinstance(table, Mapping):
@@ -370,7 +370,8 @@ def _described(model: type[BaseModel]) -> str:
 def _is_list_of_names(annotation: Any) -> bool:
     parts = get_args(annotation)
     if get_origin(annotation) is tuple:
-        return str in (parts[0], *get_args(parts[0]))
+        element = parts[0]  # such as `str`, or `Annotated[str, …]`
+        return str in (element, *get_args(element))
     return any(_is_list_of_names(part) for part in parts)
 
 

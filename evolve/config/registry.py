@@ -167,7 +167,7 @@ class Registry:
         kinds: The built-in kinds by name.
         contract: The protocol or base class of the networks or strategies that the kinds make.
         aliases: Other names of kinds, such as old ones. `Choice.name` is always the current name.
-        proposals: The kinds to propose, by their names in other tools (`fold`).
+        proposals: The kinds to propose, by their names in other tools, as `fold` spells these names.
     """
 
     section: str
@@ -369,7 +369,7 @@ _ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "wo
 
 @cache
 def meanings() -> dict[str, str]:
-    """Return, by names in other tools (`fold`), the setting here with the same meaning, or a sentence of advice."""
+    """Return a dictionary from names in other tools, as `fold` spells them, to our settings or sentences of advice."""
     text = Path(__file__).with_name("foreign_names.toml").read_text(encoding="utf-8")
     return {fold(foreign): ours for ours, names in tomllib.loads(text).items() for foreign in names}
 
@@ -382,7 +382,7 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
         table: The sections that name the network and the strategy.
         fields: The settings and sections of an experiment.
     """
-    # Networks and strategies have a name, but an environment has an id.
+    # Networks and strategies have a name, but an environment has an id. A key without a section is equal to its name.
     name = "id" if key == "env.name" else key.rpartition(".")[2]
     # First look for the name, correct or misspelt, among the names in other tools.
     similar = difflib.get_close_matches(fold(name), meanings(), n=1, cutoff=0.92)
@@ -393,10 +393,11 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
         return f"Did you mean the argument {close[0]} of evolve.train?"
     # Then look for settings of this name or this meaning: in all sections, and in all networks and strategies.
     sections = {section: _names_in(section, field.annotation, table) for section, field in fields.items()}
-    by_key = [_did_you_mean(_keys_named(each, sections)) for each in (name, meant)]
-    by_kind = [_kinds_with(each, sections, table) for each in (name, meant)]
-    # Within a section, a setting of another strategy comes before the meaning of its name in other tools.
-    in_order = [*by_key, *by_kind] if key == name else [by_key[0], by_kind[0], by_key[1], by_kind[1]]
+    same_name, same_meaning = (_did_you_mean(_keys_named(each, sections)) for each in (name, meant))
+    kinds_by_name, kinds_by_meaning = (_kinds_with(each, sections, table) for each in (name, meant))
+    in_order = [same_name, same_meaning, kinds_by_name, kinds_by_meaning]
+    if key != name:  # within a section, the same name in another strategy comes before the same meaning
+        in_order = [same_name, kinds_by_name, same_meaning, kinds_by_meaning]
     found = next(filter(None, in_order), "")
     if found or key != name:  # without advice, the caller proposes similar settings of the section
         return found
@@ -411,7 +412,7 @@ def _did_you_mean(keys: Sequence[str]) -> str:
 
 
 def _keys_named(setting: str, sections: Mapping[str, list[str]]) -> list[str]:
-    """Return the dotted keys of all settings called `setting`. A dotted `setting` is itself such a key."""
+    """Return the keys of all settings and sections called `setting`. A dotted `setting` is the key of one setting."""
     section, _, name = setting.rpartition(".")
     if section:
         return [setting] if name in sections.get(section, ()) else []
@@ -430,10 +431,10 @@ def _kinds_with(setting: str, sections: Mapping[str, list[str]], table: Mapping[
     return ""
 
 
-def _names_in(section: str, kind: Any, table: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings of a section; empty for an unknown kind, or if `kind` is no section."""
-    if isinstance(kind, type) and issubclass(kind, Options):
-        return list(kind.model_fields)
+def _names_in(section: str, annotation: Any, table: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings of a section; empty for an unknown kind, or if `annotation` is no section."""
+    if isinstance(annotation, type) and issubclass(annotation, Options):
+        return list(annotation.model_fields)
     if section in REGISTRIES:
         with suppress(InputError):
             return ["name", *registry_of(section).options_class(table[section]).model_fields]

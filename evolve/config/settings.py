@@ -106,6 +106,7 @@ class EnvOptions(Options):
         merged = {}
         if all(isinstance(arguments, Mapping) for arguments in given.values()):  # otherwise `parse` refuses them
             for name, other in (("kwargs", "randomize"), ("randomize", "kwargs")):
+                # An argument stays unless `changes` empties its table, or has the argument in the other table.
                 is_emptied = name in changes and not given[name]  # to randomize nothing, for example
                 kept = {} if is_emptied else {key: x for key, x in table[name].items() if key not in given[other]}
                 merged[name] = kept | dict(given[name])
@@ -213,7 +214,8 @@ class OutputOptions(Options):
 def _choose(given: Any, info: ValidationInfo) -> Choice:
     """Return the choice of a section. The registry of the section validates it."""
     section = str(info.field_name)
-    # `options.parse` sets the context. There is none if Python calls `Config(…)`.
+    # `options.parse` sets the context, which says whether to accept names and options that are invalid here. There is
+    # none if Python calls `Config(…)`.
     lenient = bool((info.context or {}).get("lenient"))
     return registry_of(section).parse(_named(section, given), lenient)
 
@@ -329,8 +331,8 @@ class Config(Options):
         # None stands for the setting of `env`, which is changed below.
         steps = None if "max_episode_steps" in changes else self.evaluation_max_episode_steps
         randomize = None if self.evaluation_randomize is None else evaluated.randomize
-        env = {"env": self.env.changed(changes)}
-        return self.model_copy(update=env | {"evaluation_max_episode_steps": steps, "evaluation_randomize": randomize})
+        evaluation = {"evaluation_max_episode_steps": steps, "evaluation_randomize": randomize}
+        return self.model_copy(update={"env": self.env.changed(changes)} | evaluation)
 
     def directory(self) -> Path:
         """Return the directory of this experiment's run files."""
@@ -358,6 +360,7 @@ def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]
 
 def without_implied(found: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
     """Return differences without the options that only one side has because the networks or strategies differ."""
-    renamed = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
+    # The beginnings of the keys in these sections: "network." and "strategy.".
+    sections = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
     # `differences` gives None for a key that one side does not have.
-    return [each for each in found if not (each[0].startswith(renamed) and None in each[1:])]
+    return [(key, a, b) for key, a, b in found if not (key.startswith(sections) and None in (a, b))]

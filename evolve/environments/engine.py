@@ -41,12 +41,14 @@ _SEED = 20  # of trial episodes and their outputs
 _COMPARED_STEPS = 40  # the most steps that `check` compares
 # `check_metrics` and `seems_endless` give up if an episode takes more than this number of steps or seconds.
 _MOST_STEPS, _EPISODE_SECONDS = 4096, 1.0
-# After the pair of episodes, `check` plays at most this number of episodes, for at most this processor time.
+# After the pairs of episodes, `check` plays at most this number of episodes. It begins none after this processor time,
+# nor after `PAIR_SECONDS`, both counted from its start.
 _MORE_EPISODES, _MORE_SECONDS = 100, 0.05
 PAIR_SECONDS = 0.2
 """The approximate time for which `check` compares the steps of two episodes; it always compares the first step."""
 
 OWN_GENERATOR = "an environment whose steps draw from a generator of their own"
+"""The expectation in the error of a step that draws from a shared generator. `check` recognizes the error by it."""
 REPEATABLE = (
     "Draw from self.np_random only (a task: from its argument), and set everything up again in reset. "
     "If the environment takes its seed as an argument, env.randomize.seed={integers=[0, 2147483647]} draws it. "
@@ -168,7 +170,7 @@ class Engine(Protocol):
         """
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Continue the episodes of slots `sources` [k] in slots `targets` [k]; no slot is in both."""
+        """Continue the episodes of slots `sources` [k] in the free slots `targets` [k]."""
 
     def close(self) -> None:
         """Release every environment."""
@@ -203,12 +205,14 @@ def extra_cure(error: BaseException) -> str:
     return how_to_install(extra) if extra else ""
 
 
-def check(engine: Engine) -> None:
+def check(engine: Engine, reuse: bool | str = "auto") -> None:
     """Raise InputError if two episodes of one seed differ, or if the environment breaks its contract.
 
     Only the first steps are compared. The message names the array, the step and both values. The contract is
     Gymnasium's interface or, for a task that is a function, the contract of `register_task`. If the episodes are quick,
-    some episodes of other seeds are played, too.
+    and the environment may not keep the contract, some episodes of other seeds are played, too.
+
+    reuse: The setting `env.reuse`.
     """
     begin, cpu = time.perf_counter(), time.process_time()
     outputs = _random_outputs(_COMPARED_STEPS, engine)
@@ -229,10 +233,11 @@ def check(engine: Engine) -> None:
             which = "a used and a new environment differ" if used else "two episodes differ"
             expected = "an environment that repeats an episode to the bit after reset(seed=…)"
             raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", *REPEATABLE)
-    # Steps may draw from a generator of the whole process only rarely, so one pair of episodes may not show it.
+    # A step may draw from a generator of the whole process, but so rarely that one pair of episodes does not show this.
     for seed in range(_SEED + 1, _SEED + _MORE_EPISODES):
-        # Only Gymnasium's own environments may be reused, and they keep the contract.
-        if engine.reuses or time.process_time() - cpu > _MORE_SECONDS or time.perf_counter() - begin > PAIR_SECONDS:
+        # Unless the user sets `env.reuse`, only Gymnasium's own environments are reused, and they keep the contract.
+        keeps_contract = engine.reuses and reuse is not True
+        if keeps_contract or time.process_time() - cpu > _MORE_SECONDS or time.perf_counter() - begin > PAIR_SECONDS:
             break
         try:
             # `np.roll` gives each episode other actions. A `deque` without room plays an episode, and keeps nothing.
@@ -261,12 +266,15 @@ def check_metrics(engine: Engine) -> None:
 
 
 def seems_endless(engine: Engine) -> bool:
-    """Return whether an episode with random outputs is still running after `_MOST_STEPS` or `_EPISODE_SECONDS`."""
+    """Return whether an episode with random outputs still runs after `_MOST_STEPS` or `_EPISODE_SECONDS`.
+
+    An episode that fails does not count as endless.
+    """
     return _ends_in_time(engine) is False
 
 
 def _episode_metrics(engine: Engine) -> Int64 | None:
-    """Return the metrics [2, M] of an episode in slot 0; None if the episode fails, or does not end in time.
+    """Return the types and bits [2, M] of the metrics of an episode in slot 0; None if it fails or takes too long.
 
     Raises InputError if a metric is missing.
     """
@@ -318,7 +326,11 @@ def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) ->
 
 
 def _difference(name: str, a: Any, b: Any) -> str | None:
-    """Return the first part with different bits in two nested structures of arrays: its name and both values."""
+    """Return the first difference in bits of two nested structures of arrays, as `_unequal`; None if there is none.
+
+    name: The name of both structures; "" for a transition.
+    """
+    # A part has a name and two values. The value is None in a structure that lacks the part.
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         parts = ((f"{name}[{key!r}]" if name else str(key), a.get(key), b.get(key)) for key in {**a, **b})
     elif isinstance(a, tuple | list) and isinstance(b, tuple | list):
@@ -332,7 +344,10 @@ def _difference(name: str, a: Any, b: Any) -> str | None:
 
 
 def _unequal(name: str, a: Any, b: Any) -> str | None:
-    """Return the first element with different bits in two arrays: its name and both values."""
+    """Return the first element with different bits in two arrays: its name and both values. None if there is none.
+
+    If the types or the shapes differ, the text has these instead.
+    """
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{name} ({a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)})"
     # Compare bytes: NaN equals NaN, and 0.0 differs from -0.0. The bytes of objects are addresses, which mean nothing.

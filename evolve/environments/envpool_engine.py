@@ -48,6 +48,7 @@ class EnvPoolEngine:
             raise InputError("env.id", "an environment with one agent", f"{options.id} of EnvPool, which has several")
         self.spaces = Spaces(first.observation_space, first.action_space)
         self.observation_size, self._encode = observation_encoder(first.observation_space)
+        # The encoder of a Box only flattens and converts the numbers, unless their type is uint8.
         self._is_vector = kind_of(first.observation_space) == "Box" and first.observation_space.dtype != np.uint8
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._action_dtype = first.spec.action_array_spec["action"].dtype
@@ -207,7 +208,7 @@ class EnvPoolEngine:
 
 
 def envpool_limit(env_id: str) -> int | None:
-    """Return the limit of steps of an episode that EnvPool declares; None if it has no limit or no such environment."""
+    """Return the step limit that EnvPool declares for an environment; None without a limit or such an environment."""
     envpool = _import()
     try:
         limit = int(envpool.make_spec(env_id).config.max_episode_steps)

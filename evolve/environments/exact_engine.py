@@ -120,9 +120,9 @@ class CompiledSlots:
         """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
         self._seeds[slots] = seeds
         tile, lane = np.divmod(slots, self._lanes)
-        # The parameters of an episode are the last rows of its state, so they are written from the last one up.
-        for row, values in enumerate(self._parameters_of(seeds)[::-1], 1):
-            self._states[tile, -row, lane] = values
+        # The parameters of an episode are the last rows of its state: the last parameter belongs into row -1.
+        for from_end, values in enumerate(self._parameters_of(seeds)[::-1], 1):
+            self._states[tile, -from_end, lane] = values
         for slot in slots.tolist():
             self._begin(self.address, slot)
         self._observe(slots, observations)

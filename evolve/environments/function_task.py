@@ -79,7 +79,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
             numbers = np.asarray(yielded, np.float32)
         except (TypeError, ValueError, OverflowError):  # not numbers, lists of different lengths, a huge integer
             raise InputError(self._title, expected, yielded) from None
-        if yielded is None or numbers.size != self._size:
+        if yielded is None or numbers.size != self._size:  # NumPy takes None for the number NaN
             got = f"{numbers.size}: {sanitize(yielded, 100)}" if numbers.shape else yielded
             raise InputError(self._title, expected, got)
         return numbers.reshape(self._size)
@@ -132,6 +132,7 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         cure = f'The module belongs to env.id only: register "{registered}" here, and name env.id="{name}".'
         raise InputError("name", "a name without a colon", repr(name), cure)
 
+    # A name that this function has registered (a `partial` of FunctionEnv) may be registered again.
     known = gymnasium.registry.get(name) if isinstance(name, str) else None
     if known is not None and getattr(known.entry_point, "func", None) is not FunctionEnv:
         raise InputError("name", "a name that Gymnasium does not know", f"{name}, another environment")

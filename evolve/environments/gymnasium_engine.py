@@ -29,7 +29,7 @@ _MEASURING_SECONDS = 0.005  # the duration of `_step_seconds`, unless the episod
 _TICK_SECONDS = 600e-6
 """The desired minimum duration of a tick (one step of all slots): 15 times the overhead of a tick, 40 µs."""
 LONG_SECONDS = 60.0
-"""If no episode ends for this time, a process warns that the environment declares no limit of steps."""
+"""If the environment declares no limit of steps, and no episode ends for this time, a process warns once."""
 _LOG = logging.getLogger("evolve")
 
 
@@ -64,8 +64,8 @@ class GymnasiumEngine:
         first = gymnasium_making.make_or_explain(options, self._make)
         # Slot 0 keeps the object that shows the spaces: `suggested_slots` steps this object.
         self._place(0, first, example_arguments(self._randomize))
-        self._warns = self._limits[0] == math.inf  # whether the warning of `LONG_SECONDS` is due
-        self._deadline = math.inf
+        self._warns = self._limits[0] == math.inf  # whether the warning of `LONG_SECONDS` may still come
+        self._deadline = math.inf  # the time of this warning
         with on_error(self.close):  # a thread of the environment would keep the process alive
             self._examine(first, options)
 
@@ -82,7 +82,8 @@ class GymnasiumEngine:
         self.reuses = gymnasium_making.may_reuse(first, options)
         self.fps = _frames_per_second(first)
         self._stops = options.on_failure == "stop"
-        # Gymnasium adds the newest version to an id without one.
+        # Gymnasium adds the newest version to an id without one. An id `module:Name` stays, because its spec may lack
+        # the module.
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def suggested_slots(self) -> int:
@@ -101,7 +102,7 @@ class GymnasiumEngine:
         return 64
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
+        """Begin the episodes of seeds [k] in slots [k]; write rows `slots` of observations [B, O]."""
         tables = draw_tables(self._randomize, seeds)
         self._hangs = False
         for slot, seed, drawn in zip(slots.tolist(), seeds.tolist(), tables, strict=True):
@@ -123,11 +124,11 @@ class GymnasiumEngine:
                     break
             self._elapsed[slot] = 0
         if self._warns:
-            # Except for the first ones, episodes begin because others have ended.
+            # Except for the first ones, episodes begin because others have ended. So `LONG_SECONDS` begin again.
             self._deadline = time.monotonic() + LONG_SECONDS
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
+        """Step slots [k] by outputs [k, A]; write rows `slots` of observations [B, O]; return rewards and ends, [k]."""
         # A reset hung and ends the run, so play no other slot, see `_ends_run`.
         if self._hangs:
             failed = np.isin(slots, list(self.faults))
@@ -163,7 +164,9 @@ class GymnasiumEngine:
                     break
             rewards.append(reward)
             ended.append(over)
-        if self._warns and time.monotonic() > self._deadline:
+        if self._warns and any(ended):
+            self._deadline = time.monotonic() + LONG_SECONDS
+        elif self._warns and time.monotonic() > self._deadline:
             self._warns = False
             none_ends = f"{self.id} declares no limit of steps, and no episode has ended here for {LONG_SECONDS:g} s"
             lasts = "an episode without an end lasts for env.max_episode_seconds"
@@ -225,6 +228,7 @@ class GymnasiumEngine:
         """Return a picture of a slot's environment, [H, W, 3], also when its episode has just ended."""
         env = self._envs[slot]
         cure = gymnasium_making.MUJOCO_CURE if gymnasium_making.renders_by_mujoco(env) else ""
+        # If the reset failed, there is no environment. Then `as_frame` refuses the frame None.
         return as_frame(self.id, lambda: env and env.render(), cure)
 
     def move(self, sources: Slots, targets: Slots) -> None:
@@ -269,7 +273,10 @@ class GymnasiumEngine:
             gymnasium_making.close_silently(env)
 
     def _exchange(self, slot: int, drawn: Table) -> None:
-        """Put an environment with these randomized arguments into a slot; keep the previous one if it can be reused."""
+        """Put an environment with these randomized arguments into a slot.
+
+        The previous environment is kept if it can be reused, and its arguments may be drawn again.
+        """
         fitting = next((place for place, (arguments, _) in enumerate(self._spare) if arguments == drawn), None)
         spare = None if fitting is None else self._spare.pop(fitting)[1]
         previous = self._envs[slot]

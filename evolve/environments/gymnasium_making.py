@@ -230,7 +230,7 @@ def registered_limit(env_id: str) -> int | None:
 
 
 def _registered(name: str) -> EnvSpec | None:
-    """Return the registered environment of a name; if the name has no version, the newest one."""
+    """Return the registered environment of a name; without a version, the newest one. None if there is none."""
     module = _package_of(name)[1]
     if module and name not in gymnasium.registry:
         with suppress(*FAILURES):  # `gymnasium.make` reports the missing environment later
@@ -301,7 +301,7 @@ def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
         return _refused_arguments(options, message, lacks_argument)
     if "Malformed environment ID" in message or (colon and not (module and name)):
         similar = nearest(options.id.strip(" :"), gymnasium.registry)
-        # The module may register a malformed name, too.
+        # The malformed name may also be one that the module registers, so show Gymnasium's message.
         got = repr(options.id) + (f" ({message})" if module and name else "")
         return InputError("env.id", "the name of an environment, or module:Name", got, similar)
     advice = "Its arguments are env.kwargs." if lacks_argument else ""
@@ -330,6 +330,7 @@ def _error_text(error: BaseException) -> str:
     """Return an exception as one line. If it has no message, like a bare `assert`, add the place that raised it."""
     message = one_line(error)
     frames = traceback.extract_tb(error.__traceback__)
+    # With a message, `one_line` gives "Type: message", otherwise "Type".
     return message if ": " in message or not frames else f"{message} in {frames[-1].filename}, line {frames[-1].lineno}"
 
 

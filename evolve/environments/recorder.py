@@ -110,12 +110,12 @@ class Recorder:
 def replay(
     options: EnvOptions, episodes: list[Recording], clock: Callable[[], float] = time.perf_counter
 ) -> tuple[int, float]:
-    """Play recorded episodes; return (environment steps, seconds by a clock).
+    """Play recorded episodes; return (environment steps, seconds by a clock), or (0, ∞) without episodes.
 
     The exact engine steps episodes side by side; a free slot begins the next episode. Gymnasium plays episodes one
     after another. EnvPool plays all episodes side by side in a pool with one thread. The pool restarts episodes that
-    have ended, until it has made as many steps as were recorded. The time of the exact engine includes the decoding of
-    actions; for the other engines, actions are decoded before the clock starts.
+    have ended, until it has made at least as many steps as were recorded. The time of the exact engine includes the
+    decoding of actions; for the other engines, actions are decoded before the clock starts.
     """
     if not episodes:  # in a bench with more processes than candidates
         return 0, math.inf

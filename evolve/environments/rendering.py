@@ -82,7 +82,7 @@ GYMNASIUM_INDICES = {
     "MountainCarContinuous-v0": [0, 1],
     "Pendulum-v1": [0, 3],
 }
-"""By task: the rows of its state [S] that are the state of Gymnasium's environment."""
+"""For each task, the places in its state [S] of the numbers that are the state of Gymnasium's environment."""
 _WIDTH = 20.0  # meters that Gymnasium's pictures of a walker show
 _MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}  # values of MUJOCO_GL without a display, and their libraries
 
@@ -208,6 +208,7 @@ def names(env: str, observations: int, actions: int, spaces: Spaces | None = Non
         actions: A, the number of actions.
         spaces: The spaces of the environment. The names of unknown environments are the keys of a Dict.
     """
+    # "module:namespace/CartPole-v1" belongs to the family "CartPole".
     family = re.sub(r"-v\d+$", "", env.rpartition(":")[2].rpartition("/")[2])
     known_observations, known_actions = KNOWN_LABELS.get(family, ((), ()))
     if spaces is not None:
@@ -273,6 +274,7 @@ def _place_ground(env: Any, terrain: Terrain) -> None:
     for body, corners in zip(reversed(env.terrain), [*terrain.blocks, *edges], strict=True):
         body.fixtures[0].shape.vertices = corners
         body.transform = (0.0, 0.0), 0.0  # Box2D then updates the bounding box, which rays need to find the body
+    # Each polygon fills the picture below one edge, down to height 0.
     env.terrain_poly = [
         ([left, right, (right[0], 0), (left[0], 0)], color)
         for (left, right), (_, color) in zip(edges, env.terrain_poly, strict=True)
@@ -308,7 +310,7 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
         # The seed does not matter, because the given state replaces the state of the reset.
         env = _environment(env_id, (), 0)
         env.state = np.array(state[GYMNASIUM_INDICES[env_id]])
-        # Other episodes may have drawn other settings for this shared object, so set all of them.
+        # Another episode may have left other settings in this shared object, so set all of them.
         for name, value in task.options:
             setattr(env, name, value)
     else:

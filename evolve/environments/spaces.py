@@ -332,7 +332,9 @@ def _size(space: Space) -> int:
 
 def _box_encoder(space: Space) -> Encode:
     shape = space.shape
-    is_flat, is_uint8 = len(shape) == 1, kind_of(space) == "Box" and space.dtype == np.uint8
+    is_flat = len(shape) == 1
+    is_uint8 = kind_of(space) == "Box" and space.dtype == np.uint8
+    # At least 1, because the largest bound may be 0.
     largest = np.float32(max(1, np.max(space.high))) if is_uint8 else np.float32(1)
 
     def encode(observation: Any, row: Float32) -> None:
@@ -348,14 +350,15 @@ def _box_encoder(space: Space) -> Encode:
 
 
 def _one_hot(space: Space, sizes: Any, start: Any) -> Encode:
-    # For a few numbers, Python's integers are faster than arrays.
-    parts = np.stack(np.broadcast_arrays(np.cumsum(sizes) - sizes, sizes, start), axis=1).tolist()
+    offsets = np.cumsum(sizes) - sizes  # where the part of each number begins in the row
+    # [offset, size, smallest number] of each part. For a few numbers, Python's integers are faster than arrays.
+    parts = np.stack(np.broadcast_arrays(offsets, sizes, start), axis=1).tolist()
 
     def encode(observation: Any, row: Float32) -> None:
         row[:] = 0
         for (offset, size, first), number in zip(parts, np.asarray(observation).ravel().tolist(), strict=True):
-            # Another number could set a place in another part of the row.
-            if not 0 <= number - first < size:
+            # A number outside its range could set a place in another part of the row, and a float is no index.
+            if not (isinstance(number, int) and 0 <= number - first < size):
                 check_observation(space, observation)
             row[offset + number - first] = 1
 
@@ -416,6 +419,7 @@ def stretch(space: Space, scale: float) -> Stretch:
     low = np.where(no_low, -np.inf, space.low.astype(np.float64)).ravel()
     high = np.where(no_high, np.inf, space.high.astype(np.float64)).ravel()
     has_low, has_high = np.isfinite(low), np.isfinite(high)
+    # Finite numbers replace infinite bounds, see `action_decoder`.
     floor = np.where(has_low, low, np.where(has_high, high - 2 * scale, -scale))
     ceiling = np.where(has_high, high, np.where(has_low, low + 2 * scale, scale))
     if space.dtype.kind in "iu":  # a large scale must not exceed the range of the type
@@ -456,6 +460,7 @@ def _decode_box(space: Space, scale: float) -> Decode:
 
 
 def _decode_multi_discrete(space: Space) -> Decode:
+    # The first output of each choice, and the end of its outputs.
     edges = list(pairwise(np.cumsum([0, *space.nvec.ravel()]).tolist()))
     start, shape, dtype = space.start.ravel(), space.shape, space.dtype
 

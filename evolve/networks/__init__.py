@@ -69,8 +69,9 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 def check(section: Section, network: Network, action_size: int) -> str | None:
     """Check a network: draw a genome, check its blocks, make a batch, and compute one step.
 
-    Two more checks are only for a network from another package: `init` must repeat its weights, and a slot must not
-    depend on other slots. If only the last bits depend on other slots, the function returns a warning, otherwise None.
+    More checks are only for a network from another package: `init` must repeat its weights, also if it draws several
+    genomes at once (`batched_init`), and a slot must not depend on other slots. If only the last bits depend on other
+    slots, the function returns a warning, otherwise None.
 
     Args:
         section: The section of the experiment that names the network.
@@ -128,6 +129,7 @@ def _check_slots(network: Network, genome: Genomes, action_size: int) -> None:
         return np.array(actions[-1])
 
     first, second, seeds = np.array([0]), np.array([1]), np.array([1, 2])
+    # Three observations in (-1, 1): number 0 is for the other genome; the genome sees number 1, and then number 2.
     seen = (2 * Stream(0, Purpose.CHECK, 1).uniform(3, network.observation_size) - 1).astype(np.float32)
     alone, pair = network.batch(1, "numpy"), network.batch(2, "numpy")
     # The genome plays two steps alone. A second load must then clear all state of these steps.

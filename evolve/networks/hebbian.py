@@ -9,7 +9,8 @@ In **hebbian-dag** every layer reads all earlier layers. With D = [O, h1, …, h
 
 Outputs 1 … A are the action. If `neuromodulated` is set, output 0 is ρ. Otherwise ρ is `trace_rate`, and output 0 has
 no effect. m is `plasticity`; at a pruned connection m is 0. With `plasticity` 0 the traces do not act on the network:
-they only help a strategy to choose the connections to prune. Initial weights are N(0, init_scale²).
+they only help a strategy to choose the connections to prune. limit is `trace_limit`. Initial weights are
+N(0, init_scale²).
 
 **hebbian-lstm** is a long short-term memory with traces in its gates. Two of its cells control the traces. obs [O] is
 the observation, c [H] are the cells, H ≥ 2, and x = [obs, c]. Each gate k = f, j, o, i has a matrix W_k [O + H, H] and
@@ -214,6 +215,7 @@ class HebbianDagBatch(base.SlotArrays):
         # With plasticity one update is pending: the current step needs current traces, so it first applies the update
         # of the step before. `history` is a power of two, because the kernel masks the numbers of steps.
         history = 2 if self._gains is not None else _MAX_PENDING
+        # The sums of layer i + 1 are z_i0 … z_ii.
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
         return base.structure(
             layers=(INT64, len(D) - 1),

@@ -148,7 +148,7 @@ class LayeredBatch(SlotArrays):
 
     @property
     def can_give(self) -> bool:
-        """Whether the slots hold weights. Columns with factors are shorter, so other batches cannot take them."""
+        """Whether other batches can take the columns. They cannot take columns with factors, which are shorter."""
         return self._centre is None
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
@@ -178,7 +178,10 @@ class LayeredBatch(SlotArrays):
         return factors if fit_in_columns and have_low_rank else None
 
     def _set_weight_layout(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
-        """Tell the kernel whether the first rows of a column are weights, or factors around a centre [W]."""
+        """Tell the kernel what the first `rows` rows of a column are.
+
+        They are weights if `centre` is None; otherwise they are the factors of `matrices` around the centre [W].
+        """
         if self._centre is centre:  # then the layout is set already, because a centre has only one list of matrices
             return
         # Only for this kernel does `_usable_factors` return factors, so no other batch has a centre.
@@ -200,7 +203,8 @@ class LayeredBatch(SlotArrays):
     def activity(self, slot: int) -> base.Activity:
         """Return the last step of a slot's network."""
         slots = np.array([slot])
-        # Each part begins with the outputs of a layer; bias and context units follow.
+        # The first part begins with the observation, the others with the outputs of a layer. Bias and context units
+        # follow.
         edges = [0, *(layer.first_output for layer in self._wiring.layers), self._wiring.nodes]
         nodes = self._nodes.take(slots)[0]
         return base.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self.weights(slots)[0])
@@ -316,7 +320,7 @@ class Dag(LayeredNetwork[DagOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The matrices, layer by layer: W_00, W_10, W_11, W_20, … So all matrices into a layer form one matrix."""
+        """The matrices W_layer_source: W_0_0, W_1_0, W_1_1, W_2_0, … So all matrices into a layer form one matrix."""
         return base.all_earlier(self.sizes)
 
     @cached_property

@@ -267,7 +267,7 @@ class HostArrays:
         Args:
             name: The name of the kernel.
             structure: The first argument of the kernel.
-            sizes: As for `DeviceArrays.kernel`. Only the second number is used, A.
+            sizes: O, A and the size of the largest layer, as for `DeviceArrays.kernel`. Only A is used.
         """
         return native.NativeStep(name, structure, sizes[1], self._lanes)
 

@@ -132,13 +132,14 @@ class PlasticMlpBatch(SlotArrays):
         return self._weights.take(slots)
 
     def activity(self, slot: int) -> Activity:
-        """Return the last step of a slot's network."""
+        """Return the last step of a slot's network; only with the back end numpy, which keeps the nodes."""
         ends_of_layers = [*accumulate(self._network.sizes)]
         nodes = np.split(self._nodes[:, slot].copy(), ends_of_layers[:-1])
         return Activity(tuple(nodes), self.weights(np.array([slot]))[0])
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
+        # Arrays in NumPy have one tile. `age` and `weights` are views, so changing them changes the slots.
         age = self._age.array[0, 0, :n]
         x = observations.T
         start = 0
@@ -161,7 +162,7 @@ class PlasticMlpBatch(SlotArrays):
         """Update the weights of the slots that are due.
 
         layers: for each layer x [rows, n], y [columns, n], and the weights [rows, columns, n] between them.
-        due: [n].
+        due: [n], whether the weights of each slot are due for an update.
         """
         n = len(due)
         for (x, y, weights), block in zip(layers, self._network.blocks[::_NUM], strict=True):
@@ -178,7 +179,7 @@ class PlasticMlpBatch(SlotArrays):
         self._age.array[0, 0, :n][due] = 0
 
     def _structure(self) -> ctypes.Structure:
-        """Return `plastic_mlp` of kernels/plastic_mlp.h."""
+        """Return the C structure `plastic_mlp` of kernels/plastic_mlp.h."""
         options = self._network.options
         sizes = self._network.sizes
         return structure(

@@ -39,7 +39,7 @@ _USE_CPU = "Or use ", Setting("compute.backend", "native"), ": its results are t
 _USABLE = 0.9  # the share of all memory of a GPU, and of its free memory, that may be used
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
-# Errors that are ignored when memory is freed at the end of a process, or after a GPU has failed.
+# Errors that are ignored when memory or a stream is freed at the end of a process, or after a GPU has failed.
 _LATE_ERRORS = (RuntimeError, AttributeError, TypeError)
 
 
@@ -96,7 +96,9 @@ def machine_code(architecture: str, unit: str = "") -> bytes:
 
 
 def compile_source(files: dict[str, str], architecture: str, kind: Kind, options: tuple[str, ...] = EXACT) -> bytes:
-    """Return the code that NVRTC compiles. files: the compilation unit, and then its headers.
+    """Return the code that NVRTC compiles, as assembly or machine code (`kind`).
+
+    files: The compilation unit, and then its headers. options: The options of the compiler.
 
     Raises:
         InputError: NVRTC is missing, or cannot compile the unit.
@@ -290,6 +292,7 @@ class CupyDevice:
         kind = np.dtype(dtype)
         count = math.prod(shape)
         nbytes = max(1, count * kind.itemsize)
+        self.select()
         with _failures("locking pages of the host", nbytes, 0):
             array: NDArray[Any] = np.frombuffer(self._pinned(nbytes), kind, count=count)
         array[:] = 0

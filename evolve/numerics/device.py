@@ -15,12 +15,13 @@ _OPEN: list[Device] = []  # the device of this process, once it is open
 # The number of columns of a weight matrix that one thread sums if there are many tiles, as in kernels/sums.h.
 _COLUMNS_PER_THREAD = 4
 COPYING_PARTS = 4
-"""The parts of a copying kernel: the WIDTH × 4 threads of a block copy the numbers of one slot or episode."""
+"""The `parts` of `Queue.launch` for copying kernels: the WIDTH × 4 threads of a block copy one slot or one episode."""
 STAGING = 2**18
 """The initial number of bytes of staging memory, which holds data on its way to or from the device."""
 _ALIGNMENT = 256  # bytes
 LARGEST_COPY = 2**22
-"""The largest number of bytes in one copy through the staging memory; larger arrays are copied in parts."""
+"""The largest number of bytes in one copy through the staging memory. Larger arrays are copied in parts, but a part has
+at least one slot or episode, however large it is."""
 MOST_STAGING = 2 * LARGEST_COPY
 """The approximate maximum of staging memory, in bytes: while it grows, the old and the new memory both exist."""
 
@@ -143,7 +144,7 @@ class DeviceArrays:
         self._used = 0  # bytes of the staging memory that are in use
 
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
-        """Return columns of n zeros."""
+        """Return a column of n zeros for each slot."""
         made = DeviceColumns(self, n, dtype)
         self.reserve(made.max_staged_bytes)
         return made

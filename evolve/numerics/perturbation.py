@@ -214,7 +214,8 @@ class Factors:
         at = 0
         for matrix in self.matrices:
             place, size = slice(matrix.start, matrix.stop), matrix.factors_size
-            factors, at = self.values[:, at : at + size], at + size
+            factors = self.values[:, at : at + size]
+            at += size
             m, n, r = matrix.product_shape
             if native.available():
                 # Pass addresses, because `call` would copy slices of columns. The kernel knows the strides.
@@ -255,7 +256,8 @@ def antithetic_matrix_sums(
         begin, end = max(columns.start, matrix.start), min(columns.stop, matrix.stop)
         if begin >= end:
             continue
-        rows = slice((begin - matrix.start) // matrix.columns, -(-(end - matrix.start) // matrix.columns))
+        stop_row = -(-(end - matrix.start) // matrix.columns)  # rounded up
+        rows = slice((begin - matrix.start) // matrix.columns, stop_row)
         left, right = matrix.factors(key, streams, steps, rows)
         # With rank 0, m is 1, and n covers the deviates of all rows.
         r, m, n = *left.shape[1:], right.shape[2]

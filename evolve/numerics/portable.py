@@ -1,8 +1,8 @@
 """Mathematical functions such as tanh, exp and sums, with the same bits on every CPU and GPU.
 
-The functions use only additions, multiplications, divisions and square roots, whose rounding IEEE 754 defines. Their
-other operations, such as shifts, do not round. The order of the operations is fixed. This NumPy code is the definition;
-the C kernels compute the same bits.
+The functions use only additions, multiplications, divisions, square roots and conversions between floats, whose
+rounding IEEE 754 defines. Their other operations, such as shifts, do not round. The order of the operations is fixed.
+This NumPy code is the definition; the C kernels compute the same bits.
 """
 
 import ctypes
@@ -142,7 +142,8 @@ def _polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
 
 def log(x: Float64) -> Float64:
     """Return the natural logarithm of positive normal x, within 2 ulp."""
-    # ln x = ln m + e·ln 2, for x = m·2^e and m in [sqrt(1/2), sqrt(2)). 0x3FE6A09E667F3BCC are the bits of sqrt(1/2).
+    # ln x = ln m + e·ln 2, for x = m·2^e and m in [sqrt(1/2), sqrt(2)). 0x3FE6A09E667F3BCC are the bits of sqrt(1/2),
+    # rounded down.
     bits = x.view(np.int64)
     e = (bits - 0x3FE6A09E667F3BCC) >> 52
     m = (bits - (e << 52)).view(np.float64)
@@ -221,9 +222,10 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     # As in fdlibm, y + tail is the reduced argument. The tail has its last bits.
     tail, z = (r - y) - w, y * y
     v = z * y
-    half, one = 0.5 * z, 1.0 - 0.5 * z
+    half, leading = 0.5 * z, 1.0 - 0.5 * z  # `leading`: the first two terms of the cosine
     sine = y - ((z * (0.5 * tail - v * _polynomial(z, _SINE)) - tail) + v * 1.66666666666666324348e-01)
-    cosine = one + (((1.0 - one) - half) + (z * (z * _polynomial(z, _COSINE)) - y * tail))
+    # ((1 - leading) - half) is the rounding error of `leading`.
+    cosine = leading + (((1.0 - leading) - half) + (z * (z * _polynomial(z, _COSINE)) - y * tail))
     # The lowest two bits of `shifted` are the quadrant, n mod 4. If n is odd, sine and cosine change roles. Sine and
     # cosine are each negative in two of the four quadrants.
     bits = shifted.view(np.int64)

@@ -33,7 +33,7 @@ _EXPECTED_KEY = "random stream: expected a purpose, generation, candidate and ep
 
 
 class Purpose(IntEnum):
-    """The first part of a stream's key. Published digests depend on these numbers: add new ones, change none."""
+    """The purpose in a stream's key. Published digests depend on these numbers: add new ones, change none."""
 
     INIT = 0
     EPISODE = 1

@@ -147,6 +147,7 @@ def tiles_together(task: AnyTask, slots: int) -> int:
 def in_whole_blocks(task: AnyTask, slots: int) -> int:
     """Return a number of slots, rounded up to whole blocks if a block has several tiles."""
     tiles = tiles_together(task, slots)
+    # -n % m is the distance from n to the next multiple of m.
     return slots if tiles == 1 else slots + -slots % (WIDTH * tiles)
 
 
@@ -188,7 +189,7 @@ class DevicePlay:
         self._results = _Results(self.arrays, min(task.step_limit, MAX_HASHED_STEPS), O, self._num_traces)
         self.slots = WIDTH * self._step.arrays.tiles
         """The number of episodes that can run at a time."""
-        self._free = np.full(self.slots, -1, np.int64)
+        self._free = np.full(self.slots, -1, np.int64)  # the episode of each slot, -1 for none
         self._parameters = task_on_device(task, self._step.arrays)
         self._structure = _Structure(
             coefficients=self.arrays.constant(coefficients(max(task.observation_size, task.action_size))),
@@ -221,6 +222,7 @@ class DevicePlay:
     @property
     def waiting(self) -> int:
         """The number of episodes of the feed that have not begun."""
+        # The kernel also counts free slots that find no more episode.
         return max(0, self._size - int(self._counts_now[0]))
 
     @property
@@ -245,8 +247,10 @@ class DevicePlay:
         # launch may have a few more tiles than the feed needs, but not more than were allocated.
         most = tiles_together(self.task, WIDTH * self._tiles)
         allocated = self._step.arrays.tiles
+        # `tiles + -tiles % n` is the number of tiles, rounded up to whole blocks of n tiles.
         self._together = max(n for n in range(1, most + 1) if self._tiles + -self._tiles % n <= allocated)
         self._structure.fed = len(fed.seeds)
+        # Without columns in the mask, no traces are wanted.
         self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
         # The kernel counts on the device. The counts begin at zero, and every slot is free.
         queue = self.arrays.queue
@@ -423,7 +427,9 @@ class _Results:
         while first < len(counts):
             # Copy as many episodes at a time as fit into LARGEST_COPY, but at least one.
             # A step has two bytes of hashes. `ends` has a 0 in front, so the index of the end of episode i is i + 1.
-            last = max(first + 1, int(np.searchsorted(ends, ends[first] + LARGEST_COPY // 2, "right")) - 1)
+            # `after_fitting` is the first episode that does not fit.
+            after_fitting = int(np.searchsorted(ends, ends[first] + LARGEST_COPY // 2, "right")) - 1
+            last = max(first + 1, after_fitting)  # the piece has the episodes first to last - 1
             piece = values[ends[first] : ends[last]]
             place = self._arrays.scratch(piece.nbytes, 8 * (last + 1 - first))
             at = self._arrays.upload(ends[first : last + 1])

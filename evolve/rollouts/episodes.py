@@ -61,8 +61,9 @@ class EpisodeBatch:
     normalizers: [C, 2, O]. O = 0 if observations are not normalized.
     rows: [N], the index of the genome that plays each episode.
     episodes: [N], the number of each episode among the episodes of its genome.
-    traces: The traces to return: "each" (sums over each genome's episodes), "mean" (the sum over all) or "none".
-    describe: Whether the rank that plays episode 0 of a genome also describes the genome.
+    traces: The traces to return: "each" (a sum over the episodes of each genome), "mean" (one sum over the episodes of
+        all genomes) or "none". The collector divides each sum by the number of its episodes.
+    describe: Whether the rank that plays episode 0 of a genome also returns the genome's `GenomeDescriptions`.
     best_of: 0 if the step hashes of all genomes are wanted. Otherwise the number of episodes of each genome, and only
         the genome with the best mean return needs step hashes. A rollout may then leave out the other hashes.
     """
@@ -135,14 +136,14 @@ class EpisodeBatch:
         takes_all = isinstance(places, slice) and places == slice(0, len(self))
         if takes_all and len(needed) == len(self.genomes):
             return self
-        genomes = _as_slice(needed)
+        kept = _as_slice(needed)
         return replace(
             self,
             genomes=select(self.genomes, needed),
-            genome_ids=self.genome_ids[genomes],
-            candidates=self.candidates[genomes],
-            keys=self.keys[genomes],
-            normalizers=self.normalizers[genomes],
+            genome_ids=self.genome_ids[kept],
+            candidates=self.candidates[kept],
+            keys=self.keys[kept],
+            normalizers=self.normalizers[kept],
             rows=rows.astype(np.int32),
             episodes=self.episodes[places],
         )
@@ -200,8 +201,9 @@ class EpisodeResults:
     lengths: The number of environment steps.
     fingerprints: 64 bits each for the observations and the network outputs of an episode.
     moments: Sums and sums of squares of the O observations. O = 0 if observations are not normalized.
-    episode_seconds: Wall time in the environment. The episodes of a tick share its time equally. If kernels play whole
-        episodes, the time includes the network, and episodes share the time in proportion to their steps.
+    episode_seconds: Wall time in the environment. Episodes that take a step together share the time of this step
+        equally. If kernels play whole episodes, the time includes the network, and episodes share the time in
+        proportion to their steps.
     encoded_metrics: Types and bits of the M metrics of the experiment (`environments.decode_metrics`).
     hashed: Whether an episode has step hashes.
     step_hashes: One byte of each fingerprint after each step, concatenated over the episodes that have hashes. L is the

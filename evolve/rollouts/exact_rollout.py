@@ -160,7 +160,8 @@ class ExactRollout(_WholeEpisodes):
         if not made:
             return
         # The next call should take `CALL_SECONDS` at the speed of this one. Episodes may have ended long before the
-        # limit of this call, so the speed follows from the steps that were made.
+        # limit of this call, so the speed follows from the steps that were made. The limit at most doubles, so that a
+        # wrong speed does not make the next call long.
         fitting = int(made / busy * CALL_SECONDS / seconds)
         self.steps = max(LEAST_STEPS, min(2 * self.steps, fitting))
 
@@ -176,7 +177,10 @@ class ExactRollout(_WholeEpisodes):
         return self.play.task.has_world and self.play.batch.can_give
 
     def give(self, other: "ExactRollout") -> None:
-        """Give half of the running episodes to an empty rollout of the same task and network, if both `can_give`."""
+        """Give half of the running episodes to an empty rollout of the same task and network.
+
+        `can_give` must be True for both rollouts.
+        """
         assert isinstance(self.play, NativePlay)
         assert isinstance(other.play, NativePlay)
         self.play.give(other.play, self.play.running // 2)
@@ -409,7 +413,8 @@ class ThreadsState:
     def _give(self, part: ExactRollout) -> None:
         """Give half of a part's running episodes to an empty part.
 
-        Give none if episodes wait in the queue, if the running ones are few, or if another part has twice as many.
+        Give none if episodes wait in the queue, if the running ones are few, or if another part has more than twice as
+        many.
         """
         running = self._running[part]
         # A copy of the values, because other threads change the dictionary.
@@ -432,7 +437,7 @@ class ThreadsState:
     def _wait_for_episodes(self, part: ExactRollout) -> bool:
         """Wait until another thread gives running episodes to a part, or episodes wait in the queue.
 
-        Return False if no thread can give episodes, or if the rollout pauses.
+        Return False if no thread can give episodes, or if the rollout pauses and no episode waits.
         """
         if not part.can_give:
             return False
@@ -462,7 +467,11 @@ class ThreadsState:
         return time.monotonic() - min(tuple(self._began_at.values()), default=math.inf) > limit
 
     def feed_size(self) -> int:
-        """Return the largest number of episodes of the next feed."""
+        """Return the largest number of episodes of the next feed.
+
+        It is the largest of four numbers: a part of the waiting episodes, `least_feed`, the episodes that fill
+        `_MIN_FEED_SECONDS`, and a thread's fair share, limited to the episodes that fill `_MAX_FEED_SECONDS`.
+        """
         seconds = max(self.episode_seconds, 1e-9)
         shortest, longest = int(_MIN_FEED_SECONDS / seconds), int(_MAX_FEED_SECONDS / seconds)
         fair = min(self.fair_share, longest)

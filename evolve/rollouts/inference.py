@@ -3,10 +3,10 @@
 A slot plays one episode at a time. A step also normalizes observations, and takes fingerprints of observations and
 outputs. On a device, one launch of a kernel does all three.
 
-With normalization, a network sees (observation − mean) / deviation, clipped to ±5. Mean and deviation come from all
-earlier generations (ARS V2, Mania et al., 2018; Salimans et al., 2017). Here every rank uses the same numbers. Rank 0
-adds up the moments of a generation, in the order of candidates and episodes, for the next generation. So nothing
-depends on the rank that evaluated an episode, or on the time.
+With normalization, a network sees (observation − mean) / deviation, clipped to ±5. Mean and deviation come from
+earlier generations, by default from all (ARS V2, Mania et al., 2018; Salimans et al., 2017). Every rank uses the same
+mean and deviation. Rank 0 adds up the moments of a generation, in the order of candidates and episodes, for the next
+generation. So the normalization does not depend on the rank that evaluated an episode, or on the time.
 """
 
 import ctypes

@@ -142,7 +142,7 @@ class _Structure(ctypes.Structure):
 
 
 _FED = ("genomes", "seeds", "keys", "normalizers", "mask", "parameters")
-"""The arrays of a `Feed` that the kernel reads; the fields of the structure have the same names."""
+"""The arrays of a `Feed` except `columns`; the fields of the structure have the same names."""
 # The arrays of slots, which `give` copies.
 _BY_SLOT = ("slot_masks", "slot_keys", "returns", "step_hashes")  # [slots, …]
 _BY_TILE = ("prints", "slot_normalizers", "moments")  # [tiles, rows, lanes]
@@ -167,7 +167,8 @@ class NativePlay:
         self._num_traces = 0 if traces is None else traces.rows
         self.slots = slots
         self._environments = CompiledSlots(task, slots, per_call=slots)
-        self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
+        held = [InitialColumns(columns.address, columns.rows) for columns in batch.held]
+        self._columns = (InitialColumns * len(held))(*held)  # an array of C
         # The structure below has only addresses; this attribute and `batch` keep the arrays alive.
         self._coefficients = coefficients(max(O, A))
         self._buffers: dict[str, NDArray[Any]] = {}
@@ -184,8 +185,8 @@ class NativePlay:
             columns=ctypes.addressof(self._columns),
             traces=0 if traces is None else traces.address,
         )
-        # A feed is added only when no result waits. So before the next `take`, at most its episodes and those in the
-        # slots can end.
+        # The caller takes all results before it adds a feed. So before the next `take`, at most the episodes of a feed
+        # and the episodes in the slots can end.
         self._allocate(feed_size + slots, room, O if normalize else 0)
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
 
@@ -228,20 +229,20 @@ class NativePlay:
     def run(self, steps: int, more: bool) -> int:
         """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes.
 
-        It ends early if no episode runs, or if a slot is free while `more` episodes wait for a feed.
+        The call ends early if no episode runs, or if a slot is free and more episodes wait for a feed (`more`).
         """
         restore_ieee()
         return self._play(ctypes.addressof(self._structure), steps, more)
 
     def take(self, best_of: int) -> Played:
         """Return the results of the episodes that ended since the last call. best_of: see `may_be_best`."""
-        n, hashed, buffers = self._structure.over, self._structure.hashed, self._buffers
+        n, num_hashes, buffers = self._structure.over, self._structure.hashed, self._buffers
         self._set(over=0, hashed=0)
         # The results are copied, since the next call overwrites these arrays. Most step hashes are not wanted.
         names = "keys", "returns", "lengths", "prints", "moments"
         keys, returns, lengths, prints, moments = (buffers[f"result_{name}"][:n].copy() for name in names)
         wanted = may_be_best(keys, returns, best_of)
-        hashes = _hashes_of(wanted, lengths, buffers["result_hashes"][:hashed])
+        hashes = _hashes_of(wanted, lengths, buffers["result_hashes"][:num_hashes])
         traces = buffers["result_traces"][:n, : self._structure.num_traces].copy()
         return Played(keys, returns, lengths, prints, wanted, hashes, moments, traces)
 
@@ -252,7 +253,8 @@ class NativePlay:
         # The state of a slot has three parts: of the network, of the environment, and the arrays of this object.
         self.batch.give(other.batch, sources, targets)
         self._environments.move(sources, targets, other._environments)
-        (tile, lane), (to_tile, to_lane) = (np.divmod(slots, native.lanes()) for slots in (sources, targets))
+        lanes = native.lanes()
+        (tile, lane), (to_tile, to_lane) = np.divmod(sources, lanes), np.divmod(targets, lanes)
         for name, array in self._buffers.items():
             if name in _BY_TILE:
                 other._buffers[name][to_tile, :, to_lane] = array[tile, :, lane]
@@ -311,15 +313,18 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
         best_of: The number of episodes of each genome; 0 if the step hashes of all genomes are wanted.
     """
     needed = np.ones(len(keys), np.bool_)
+    # `argmax` below would take a NaN for the largest mean.
     if not best_of or np.isnan(returns).any():
         return needed
     order = np.argsort(keys)
     genomes = keys[order] >> BITS_OF_EPISODES
     # Only a genome with all of its episodes here has a known mean. Sorted by key, its episodes are adjacent.
     # A genome is complete if the episode `best_of` - 1 places after its first one is its own, too.
-    whole = np.flatnonzero(genomes[best_of - 1 :] == genomes[: max(len(keys) - best_of + 1, 0)])
-    if len(whole):
-        places = order[whole[:, None] + np.arange(best_of)]
+    lasts = genomes[best_of - 1 :]  # empty if there are fewer than `best_of` episodes
+    firsts = np.flatnonzero(lasts == genomes[: len(lasts)])
+    if len(firsts):
+        # [complete genomes, best_of]: places in `keys`. Of these genomes, only the best can be the best of all.
+        places = order[firsts[:, None] + np.arange(best_of)]
         best = int(np.argmax(ordered_sum(returns[places]) / best_of))
         needed[places] = False
         needed[places[best]] = True
@@ -327,7 +332,7 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
 
 
 def _hashes_of(wanted: Bool, lengths: Int32, hashes: UInt8) -> UInt8:
-    """Return a copy of the step hashes of the wanted episodes, concatenated. hashes: of all N episodes."""
+    """Return a copy of the step hashes of the wanted episodes, end to end. hashes: [L, 2], of all N episodes."""
     if wanted.all():
         return hashes.copy()
     kept = np.minimum(lengths, MAX_HASHED_STEPS)

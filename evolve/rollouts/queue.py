@@ -76,7 +76,10 @@ class EpisodeQueue:
         return self._waiting.episodes
 
     def fill_feeds(self, episodes: int) -> None:
-        """Generate all genomes of a device's feed together, but no others, because the device waits meanwhile."""
+        """Generate all genomes of a device's feed together, but no others, because the device waits meanwhile.
+
+        episodes: The number of episodes in a feed.
+        """
         self._feed, self._ahead = episodes, False
 
     def append(self, batch: EpisodeBatch) -> None:
@@ -167,7 +170,7 @@ class GenomeWindow:
         """Return the number of leading rows of `rows` [n] that have their genomes in one window, at least 1.
 
         If the window in memory has the genome of the first row, the function counts the rows of this window. Otherwise
-        it counts the rows of a new window. For a device, it counts the rows of the one that reaches further.
+        it counts the rows of a new window. For a device, it counts the rows of the window that reaches further.
         """
         if len(rows) == 1:
             return 1

@@ -17,7 +17,7 @@ from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 
 def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the metrics of episodes by name. The shape […] of their arrays is that of the episodes, such as [N].
+    """Return the metrics of episodes by name. Each array has the shape […] of the episodes, such as [N].
 
     Environments report some metrics. The others, such as "mean_observation_3", are means of an observation. These means
     are NaN in an episode without steps, or with a return of NaN.
@@ -26,6 +26,7 @@ def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> 
         quantities: The quantities that `EpisodeResults` declares, by name. Their first axes are […], the episodes.
         names: The names of the metrics.
     """
+    # Row 0 of the moments has the sums of the observations, and row 1 the sums of squares.
     lengths, sums = quantities["lengths"], quantities["moments"][..., 0, :]
     has_mean = (lengths > 0) & ~np.isnan(quantities["returns"])
     reported = [name for name in names if observation_index(name) is None]
@@ -50,7 +51,7 @@ def quantize_traces(traces: Float32) -> Int64:
 
 
 def sum_traces(results: EpisodeResults) -> EpisodeResults:
-    """Add up the rows of `traces` with the same genome in `traced`. Return results in ascending order of genomes."""
+    """Add up the rows of `traces` with the same genome in `traced`. Return results in which `traced` ascends."""
     if (results.traced[1:] > results.traced[:-1]).all():  # ascending, without repetitions
         return results
     order = np.argsort(results.traced, kind="stable")  # makes the rows of one genome adjacent
@@ -64,7 +65,8 @@ def sum_traces(results: EpisodeResults) -> EpisodeResults:
 def genomes_of_traces(genomes: Int32, mode: str) -> Int32:
     """Return the genome to which each episode's row of traces belongs. genomes: [N], of the episodes.
 
-    mode: `EpisodeBatch.traces`. For "mean" all rows belong to genome 0, so that the collector sums them.
+    mode: `EpisodeBatch.traces`. For "mean" all rows belong to genome 0, so that the collector sums them. For "none"
+        there are no rows.
     """
     if mode == "each":
         return genomes
@@ -103,6 +105,7 @@ class StepHashes:
 
     def add(self, results: EpisodeResults, at: Int64) -> None:
         """Add the step hashes of N episodes. at: [N], the index of each episode in the flattened table [P, E]."""
+        # The number of each episode's rows: 0 if its hashes were left out.
         rows = np.minimum(results.lengths, MAX_HASHED_STEPS) * results.hashed
         self._part.reshape(-1)[at] = np.where(results.hashed, len(self._parts), _NO_PART)
         # The hashes lie end to end, so an episode begins where the hashes of earlier episodes end.
@@ -253,7 +256,7 @@ class PopulationResults:
 
     @property
     def mean_traces(self) -> Float64:
-        """[T], the mean over the candidates of the mean over each candidate's episodes, which is 0 without episodes.
+        """[T]: each candidate's mean over its episodes (0 if it has no episodes), averaged over all candidates.
 
         Raises ValueError if candidates played different numbers of episodes, as in a race, and only a sum is known.
         """

@@ -323,7 +323,7 @@ class Rollout:
         )
 
     def _quantized_traces(self, slots: Slots) -> Int64:
-        """Return [k, T], zero for a pruned connection; [0, 0] if no traces are wanted."""
+        """Return the traces [k, T] in units of 2⁻²⁰, 0 for a pruned connection; no rows if no traces are wanted."""
         if self._traces == "none":
             return np.zeros((0, 0), np.int64)
         if not self._num_traces:

@@ -174,7 +174,8 @@ def _why(path: Path, error: OSError) -> str:
 
 def check_unlocked(path: Path) -> None:
     """Raise InputError if this process or another one is writing a run file. Nothing is written."""
-    with contextlib.suppress(OSError):  # without a lock file no process is writing
+    # Without a lock file no process is writing. A lock file that this user may not open is ignored.
+    with contextlib.suppress(OSError):
         descriptor = os.open(_lock_of(path), os.O_RDWR)
         # A lock that is taken here ends with its descriptor.
         try:

@@ -28,7 +28,7 @@ from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRu
 
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MAX_NAMES = 3  # in an error
-_ATTEMPTS = 3
+_ATTEMPTS = 3  # to read a file that a flush on another host may replace meanwhile
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
@@ -97,7 +97,11 @@ class Reader:
         return HeldOut(**columns, metrics=self.metrics("evaluation", "N", columns["returns"].shape))
 
     def metrics(self, group: str, symbols: str, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
-        """Return the columns of metrics in a group, by name. Raises ValueError if their types or shapes are wrong."""
+        """Return the columns of metrics in a group, by name. Raises ValueError if their types or shapes are wrong.
+
+        symbols: The letters of their axes, such as "G P E".
+        shape: The sizes of these axes.
+        """
         if not self._has_item(f"{group}/metrics"):
             return {}
         names = list(self._group(f"{group}/metrics"))
@@ -372,7 +376,9 @@ def one_run_file(path: Path) -> Path:
     """Return `path`, or the only run file in or below a directory. Raises InputError for several files or none."""
     inside = run_files_in(path) or [path]
     if len(inside) > 1:
-        shown = [str(file) for file in inside[:_MAX_NAMES]] + ["…"] * (len(inside) > _MAX_NAMES)
+        shown = [str(file) for file in inside[:_MAX_NAMES]]
+        if len(inside) > _MAX_NAMES:
+            shown.append("…")
         cure = f"Name one of them: {', '.join(shown)}."
         raise InputError(str(path), "one run file, or a directory that holds one", f"{len(inside)} of them", cure)
     return inside[0]
@@ -456,7 +462,7 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
         raise InputError(argument, f"a readable {kind}", got, "Close it there.") from None
     # h5py raises both. A RecursionError, for deeply nested JSON, is a RuntimeError, too.
     except (OSError, RuntimeError) as error:
-        # HDF5 gives the number only in the text of the error.
+        # HDF5 gives the error number of the system only in the text of the error.
         if f"errno = {errno.ESTALE}," in str(error):
             got = "a file that another host has replaced meanwhile"
             raise _ReplacedError(argument, f"a readable {kind}", got, "Read it again.") from None

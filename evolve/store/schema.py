@@ -165,7 +165,7 @@ class Record:
 
 COLUMNS = columns_of(Record)
 STEP_HASHES = COLUMNS.pop("champion_step_hashes")
-"""The only column without an axis for generations: the episode lengths of the champions tell where each begins."""
+"""The only column without an axis for generations. The champions' episode lengths tell where a generation begins."""
 
 
 POPULATION = {

@@ -24,7 +24,8 @@ from evolve.store.reading import check_free, read, unwritable_directory
 from evolve.store.schema import LARGEST_CHUNK, Checkpoint, Column, Header, HeldOut, Record, RunLog, metric_column
 
 # The interval between two flushes is 200 times the duration of the last flush, so flushes take 0.5 % of a run. But a
-# kill loses the work of the interval, so the interval is at most two seconds. It is at least 20 durations (5 %).
+# kill loses the work of the interval, so the interval is at most two seconds. But if 20 durations (5 %) are longer than
+# two seconds, the interval is 20 durations.
 _LEAST_MULTIPLE, _USUAL_MULTIPLE = 20.0, 200.0
 _LONGEST_WAIT = 2.0  # seconds
 CHEAP_FLUSH = 0.05
@@ -116,7 +117,7 @@ class RunFile(RunLog):
                 fits = shape == np.shape(getattr(self.last, name))
             else:
                 fits = values is None or (len(shape) == len(symbols) and 0 not in shape)
-            # `fits` does not compare the axis of candidates with the population. The shape () is None.
+            # `fits` does not compare the axis of candidates with the population. None has the shape ().
             if not fits or ("P" in symbols and shape[:1] not in ((), record.fitness.shape)):
                 expected = f"a strategy whose {name} is an array [{', '.join(symbols)}], the same in all generations"
                 got = "none" if values is None else f"an array of shape {list(shape)}"
@@ -204,7 +205,9 @@ class RunFile(RunLog):
         with DeferredErrorFile(partial, "r+") as disk:  # HDF5 may crash on a write error
             with h5py.File(disk, "r+") as file:
                 # The file has more generations if the last flush was interrupted after the renaming.
-                stored = file.get("checkpoint", file).attrs.get("num_generations", -1)  # -1: not a run file
+                # Another file has no checkpoint. Its own attributes lack the number, too, so -1 means: not a run file.
+                checkpoint = file.get("checkpoint", file)
+                stored = checkpoint.attrs.get("num_generations", -1)
                 if not self.on_disk <= stored <= self.num_generations:
                     length = pluralize(self.on_disk, "generation")
                     raise OSError(f"another process has changed it: it no longer holds {length}")
@@ -230,7 +233,8 @@ class RunFile(RunLog):
             rows = [getattr(record, name) for record in self._pending]
             if rows and rows[0] is not None:  # None if this run does not store the column
                 _append_rows(file, column, self.on_disk, np.array(rows, column.dtype))
-        for name in self._pending[0].metrics if self._pending else ():
+        names_of_metrics = tuple(self._pending[0].metrics) if self._pending else ()
+        for name in names_of_metrics:
             values = np.stack([record.metrics[name] for record in self._pending])
             _append_rows(file, metric_column("generation", "G P E", name, values.dtype), self.on_disk, values)
         for number, genomes in enumerate(self._genomes):
@@ -260,7 +264,8 @@ class RunFile(RunLog):
     def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
         """Write the genomes of a generation into the columns [G, P, W], in parts that fit in memory."""
         P = len(genomes)
-        at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))  # genomes of about MAX_BUFFERED bytes
+        # The genomes of a part have at most about MAX_BUFFERED bytes: a weight and its entry of the mask have 5, not 8.
+        at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))
         for first in range(0, P, at_once):
             some = genomes.take(np.arange(first, min(first + at_once, P)))
             for name, column in schema.POPULATION.items():
@@ -365,7 +370,7 @@ def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any
     old = stored.shape
     _write_rows(stored, before, rows, (before + len(rows), *map(max, old[1:], rows.shape[1:])))
     # A resumed run may have another number of ranks or of validation episodes, so rows may differ in length. HDF5 pads
-    # with zeros, so only floats are written here. At most one of the two parts has numbers.
+    # with zeros, so only the padding of floats is written here: of the new rows or of the old rows, never of both.
     if stored.dtype.kind == "f" and rows.ndim == 2 and rows.shape[1] != old[1]:
         padded = h5py.Dataset(stored)
         padded[before:, rows.shape[1] :] = np.nan

@@ -45,7 +45,7 @@ _PROPOSALS = {
     "deepga": "ga", "randomsearch": "random", "neat": "prune", "nsgaii": "nsga2", "nsga3": "nsga2", "moea": "nsga2",
     "mapelites": "map-elites", "cmaesme": "map-elites", "cmame": "map-elites", "qd": "map-elites",
 }  # fmt: skip
-"""By names of strategies in other tools: the strategy that an error proposes."""
+"""The strategy that an error proposes for the name of a strategy in another tool."""
 
 STRATEGIES = Registry(
     "strategy",
@@ -83,7 +83,10 @@ def is_added(section: Section) -> bool:
 
 
 def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> int:
-    """Return the estimated memory, in bytes per weight, that a rank needs for the strategy that `[strategy]` names."""
+    """Return the estimated memory, in bytes per weight, that a rank needs for the strategy that `[strategy]` names.
+
+    By estimate, a genome takes 40 bytes per weight, and a centre with its sums takes 256.
+    """
     strategy = from_table(table, layout, population, 0)
     if not runs_on_every_rank(strategy, layout.num_traces):
         return 40 * population  # rank 0 computes all candidates
@@ -123,7 +126,8 @@ def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]
         if number:
             # As in `PruningRounds`, a control follows each round, so the searches with odd numbers are controls.
             is_control = has_controls and number % 2 == 1
-            found.append((first, "control" if is_control else f"round {number // (1 + has_controls) + 1}"))
+            searches_per_round = 2 if has_controls else 1
+            found.append((first, "control" if is_control else f"round {number // searches_per_round + 1}"))
         # A start or restart after the last generation of a round, or of the run, plays no generation.
         inner = beginnings(options, fitness[first:last])
         found += [(first + generation, kind) for generation, kind in inner if first + generation < last]
@@ -206,7 +210,7 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
     asked = ask_twice(state, 0)
     results = _results(section, strategy, layout, population, state, ask_last(state, 0))
     with STRATEGIES.as_input_error(section, "tell"):
-        # A lazy source asks for candidates even after `tell`, for the log. So `tell` must not change its state.
+        # `AskedGenomes` calls `ask` with the old state even after `tell`, for the log. So `tell` must not change it.
         before, state = state, strategy.tell(state, AskedGenomes(strategy, state, 0, population, W), results)
         if state is None and before is not None:
             raise TypeError("expected the next state, got None")
@@ -227,10 +231,10 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
 
 
 def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> Strategy[Any]:
-    """Let a strategy of another package check each call of its methods, and return it.
+    """Let a strategy of another package check each call of the methods that are named below; return the strategy.
 
-    A method may raise an exception, or return a result that cannot be played or stored. Then the call raises an
-    InputError that names the method. So no invalid result gets into the log.
+    Such a method may raise an exception, or return a result that cannot be played or stored. Then the call raises an
+    InputError that names the method. So no invalid result gets into the log. (`restore` checks `from_arrays`.)
 
     Args:
         section: The section of the experiment that names the strategy. A built-in strategy is returned unchanged.
@@ -287,7 +291,10 @@ def _check_arrays(arrays: Any) -> None:
 def _results(
     section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int, state: Any, genome: Genomes
 ) -> Results:
-    """Return results for `tell`. First check the sums of one column, and the measures of one genome (P = 1)."""
+    """Return made-up results for `tell`. First check `traces`, the sums of one column, and the measures of `genome`.
+
+    genome: A candidate (P = 1).
+    """
     W, T = layout.num_weights, layout.num_traces
     with STRATEGIES.as_input_error(section, "traces"):
         if strategy.traces not in ("each", "mean", "none"):
@@ -326,7 +333,7 @@ def make(
         name: A strategy in `STRATEGIES`, or a strategy of another package.
         genome_size: W, for genomes that are vectors with initial weights N(0, 1).
         layout: The layout of other genomes, in place of `genome_size`: a `VectorLayout`, a network or your own.
-        population: P, the candidates of a generation.
+        population: P, the number of candidates of a generation, at least 2.
         seed: The seed of all random numbers of the search.
         x0: The vector with which the search begins, [W] numbers, or a genome such as `policy.genome`. With `x0`,
             `genome_size` is not needed. `x0` is the first centre of an evolution strategy. In other strategies, it is

@@ -49,8 +49,8 @@ class Paths:
     @cached_property
     def sizes(self) -> list[int]:
         """The number of neurons in each layer. The bias counts, as the last neuron."""
-        # The rows of a matrix belong to its source. The columns belong to the output of its layer, which is source
-        # layer + 1.
+        # The rows of a matrix belong to its source. The columns belong to the output of its layer l, which has the
+        # number l + 1 here, because the observation is layer 0.
         sizes: dict[int, int] = {}
         for block, *_ in self.matrices:
             for layer, size in zip((block.source, block.layer + 1), block.shape, strict=True):
@@ -152,7 +152,9 @@ class Paths:
 
     def _spread(self, all_present: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
         """Add, to the reached neurons [P, size] of each layer, all neurons that follow or precede them."""
-        steps = list(zip(self.matrices, all_present, strict=True))[:: 1 if forwards else -1]
+        steps = list(zip(self.matrices, all_present, strict=True))
+        if not forwards:
+            steps.reverse()
         # Neurons are only added, so an equal number means that a round has reached no further neuron.
         before, now = -1, sum(map(np.count_nonzero, reached))
         # The matrices are in the order of their layers, so only recurrent connections need several rounds.
@@ -168,9 +170,14 @@ class Paths:
             before, now = now, sum(map(np.count_nonzero, reached))
 
     def _flows(self, strengths: Sequence[Float64], forwards: bool) -> list[Float64]:
-        """Return the flow [size] into or out of the neurons of each layer. strengths: the |weights| of each matrix."""
+        """Return the flow [size] into or out of the neurons of each layer.
+
+        strengths: For each matrix the strengths [rows, columns] of its connections, see `flow`.
+        """
         ends = [neurons.astype(np.float64) for neurons in self._ends[0 if forwards else 1]]
-        steps = list(zip(self.matrices, strengths, strict=True))[:: 1 if forwards else -1]
+        steps = list(zip(self.matrices, strengths, strict=True))
+        if not forwards:
+            steps.reverse()
         flows = ends
         before, now = -1, sum(map(np.count_nonzero, flows))
         # Each round adds the paths with one recurrent connection more, until no further neuron is reached.

@@ -8,9 +8,9 @@ next float32. Otherwise all candidates could be equal, and σ would adapt to noi
 cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), with the constants of the library
 cmaes. The tutorial computes the root of the covariance C from eigenvectors, whose bits depend on the library and the
 processor. This module uses the Cholesky factor L of C instead, as Krause, Arbonès & Igel do in "CMA-ES with Optimal
-Covariance Update and Storage Complexity" (2016). Products, differences, quotients and square roots are enough for L.
-The weights w_i of the worse half are negative. At first C is 1. mu = floor(P/2). x_i is the i-th best candidate; NaN is
-last.
+Covariance Update and Storage Complexity" (2016). L takes only products, differences, quotients and square roots, which
+have the same bits on every machine. The weights w_i of the worse half are negative. At first C is 1. mu = floor(P/2).
+x_i is the i-th best candidate; NaN is last.
 
     candidate    m + σ L z, C = L Lᵀ, z ~ N(0, I) from keyed streams
     w'_i         ln((P + 1)/2) - ln i, i = 1 … P; mu_eff = (Σ w'_i)²/Σ w'_i² over i ≤ mu; mu_neg: the same over i > mu
@@ -124,7 +124,7 @@ class SearchedConnections:
         return genome.weights[0, self.places].astype(np.float64)
 
     def within(self, columns: slice) -> tuple[Int64, slice]:
-        """Return the places [k] of connections, as offsets in a slice of columns, and their slice of range(n)."""
+        """Return the k connections in a slice of columns: their offsets [k] in it, and their slice among all n."""
         first, last = np.searchsorted(self.places, [columns.start, columns.stop])
         return self.places[first:last] - columns.start, slice(int(first), int(last))
 

@@ -4,9 +4,10 @@
 al., "Deep Neuroevolution", 2017, algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the
 second version of the script of 2020 with which this project began.
 
-A generation consists of survivors and children. The elite are the genomes of a generation with the best scores. They
-are the parents of the next generation. The best of the elite also survive: they are evaluated again, so a lucky score
-does not last. The score of a genome is its mean fitness over all generations in which it was evaluated.
+A generation consists of survivors and children. The elite are the genomes of a generation with the best scores. `ga`
+and `umda` take the parents of the next generation from the elite. The best of the elite also survive: they are
+evaluated again, so a lucky score does not last. The score of a genome is its mean fitness over all generations in which
+it was evaluated.
 
 With `prior_evaluations` a new genome is scored as if it had been evaluated more often, each time with the mean fitness
 of its first generation. This shrinks a single high fitness towards the mean until later evaluations confirm it.
@@ -49,7 +50,7 @@ class ScoredGenomes:
 
     @classmethod
     def empty(cls, W: int, T: int = 0) -> "ScoredGenomes":
-        """Return an object without genomes (N = 0). W: the weights of a genome. T: its trace values."""
+        """Return an object without genomes (N = 0). W, T: the numbers of weights and of traces of a genome."""
         return cls(no_genomes(W), np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
 
     @classmethod
@@ -60,7 +61,7 @@ class ScoredGenomes:
 
     @classmethod
     def initial(cls, layout: GenomeLayout, T: int = 0) -> "ScoredGenomes":
-        """Return the elite before generation 0: the genome of a `StartLayout`, or no genome. T: its trace values."""
+        """Return the elite before generation 0: the genome of a `StartLayout`, or none. T: the number of its traces."""
         W = layout.num_weights
         if not isinstance(layout, contract.StartLayout):
             return cls.empty(W, T)
@@ -102,7 +103,7 @@ class ScoredGenomes:
         Fitness that is not finite does not count in that mean.
         """
         if not prior:
-            return self  # the sum of finite numbers may overflow, and 0 times infinity is NaN
+            return self  # the mean is infinite if its sum overflows, and 0 · infinity would make each score NaN
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
@@ -213,7 +214,7 @@ class EliteOnly(Elitist[ScoredGenomes]):
         n, fitness = self.survivors(state), results.fitness
         # Candidate i < n is genome i of the elite, see `ask`. The other genomes of the elite are dropped.
         survivors = state.take(np.arange(n)).with_evaluation(fitness[:n])
-        # No other new candidate can enter the elite, so a lazy source computes these genomes alone.
+        # Only the best new candidates can enter the elite, so a lazy source computes only their genomes.
         best = n + contract.ranking(fitness[n:])[: self._elite_size]
         new = ScoredGenomes.evaluated(genomes.take(best), fitness[best]).with_prior(self._prior, fitness)
         return survivors.joined(new).best(self._elite_size)

@@ -180,8 +180,8 @@ def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix,
     A matrix [m, n] gets rank r if rank r needs fewer random numbers: r(m + n) < m n. Other matrices, and biases, get
     rank 0, which means full rank: one random number for each weight. A stream has the numbers in genome order.
     """
-    # The nodes of each `Block.source`: source l + 1 is the output of layer l, and source 0 is the observation. A
-    # layout of another package may lack the size of the observation.
+    # The number of nodes of each `Block.source`: source l + 1 is the output of layer l, and source 0 is the
+    # observation. A layout of another package may lack the size of the observation.
     sizes = {block.layer + 1: block.columns for block in layout.blocks}
     sizes[0] = getattr(layout, "observation_size", 0)
     found: list[PerturbedMatrix] = []
@@ -195,7 +195,7 @@ def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix,
     for block in layout.blocks:
         # A matrix with biases has one row more than its source has nodes.
         has_biases = block.rows - 1 == sizes[block.source]  # in the last row
-        m, n = block.rows - has_biases, block.columns
+        m, n = block.rows - (1 if has_biases else 0), block.columns
         if rank * (m + n) >= m * n:
             add(block.rows, n, own_rank=0)
             continue

@@ -19,7 +19,7 @@ cell.
 
 With `emitters` = K about half of the candidates come from K emitters. An emitter is a search by sep-cma-es (Fontaine,
 Togelius, Nikolaidis and Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Space", 2020). The
-first floor(P/2K) candidates come from the first emitter, and so on. All others are children. The rules of an emitter:
+first floor(P/(2K)) candidates come from the first emitter, and so on. All others are children. The rules of an emitter:
 
     start      at a random elite, whose connections it keeps, with σ = `sigma`
     order      of its candidates: first the candidates that find an empty cell, the best fitness first; then the
@@ -245,16 +245,17 @@ class MapElites(contract.Strategy[Archive]):
         is_new = best >= n
         # A lazy source computes only the candidates that take a cell.
         both = concatenate(state.genomes.take(best[~is_new]), genomes.take(best[is_new] - n))
-        # `both` has the old elites first and then the new ones. For each filled cell, in ascending order, `places` has
-        # the place of its elite in `both`.
-        places = np.argsort(np.argsort(is_new, kind="stable"), kind="stable")
-        new = np.column_stack([np.full(self._P, state.generations[0]), np.arange(self._P)])
+        # `both` has the old elites first and then the new ones. `order`: the place in `best` of each elite in `both`.
+        # `places`, the inverse: the place in `both` of the elite of each filled cell, in ascending order.
+        order = np.argsort(is_new, kind="stable")
+        places = np.argsort(order, kind="stable")
+        new_origins = np.column_stack([np.full(self._P, state.generations[0]), np.arange(self._P)])
         after = Archive(
             both.take(places),
             cells[best],
             fitness[best],
             np.concatenate([state.measures, measures])[best],
-            np.concatenate([state.origins, new])[best],
+            np.concatenate([state.origins, new_origins])[best],
             state.generations + 1,
         )
         return replace(after, emitters=self._next_emitters(state, after, genomes, cells[n:], results.fitness))

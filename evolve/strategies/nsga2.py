@@ -78,10 +78,10 @@ def fronts_of(values: Float64) -> Int64:
     n = len(values)
     known = np.flatnonzero(~np.isnan(values).any(axis=1))
     some = values[known]
-    no_worse = np.ones((len(some), len(some)), np.bool_)
+    no_worse = np.ones((len(some), len(some)), np.bool_)  # [i, j]: row i is at least as good as row j everywhere
     for column in some.T:
         no_worse &= column[:, None] >= column
-    # If rows i and j are equal, only the first dominates. `tri` is True where j ≤ i.
+    # Row i dominates row j if i is no worse, and j is worse or, if both are equal, comes later. `tri`: whether j ≤ i.
     dominates = no_worse & ~(no_worse.T & np.tri(len(some), dtype=np.bool_))
     dominators = np.count_nonzero(dominates, axis=0)
     fronts: Int64 = np.full(n, n, np.int64)
@@ -239,7 +239,7 @@ class Nsga2(Elitist[FrontState]):
         parents, trusted = state.parents, self._options.trusted
         finite = parents.score[among][np.isfinite(parents.score[among])]
         usual = float(np.median(finite)) if len(finite) else 0.0
-        # Not only parents with enough evaluations: the oldest are often trivial networks, which nothing dominates.
+        # Parents with few evaluations may win, too: the oldest are often trivial networks, which nothing dominates.
         filled = (parents.total + (trusted - parents.count) * usual) / trusted
         scores = np.where(parents.count < trusted, filled, parents.score)
         return parents.genomes.take(among[contract.ranking(scores[among])[:1]])
@@ -301,7 +301,8 @@ class Nsga2(Elitist[FrontState]):
 
 
 def _smallness(weights: Float32, mask: Bool) -> Float64:
-    """Return [n, W]: (2m/(m + |w|))² for weights [n, W], m the mean |w| of the connections of each row; 4 for w = 0."""
+    """Return [n, W]: (2m/(m + |w|))² for weights [n, W], m the mean |w| of the connections of each row."""
+    # A weight of 0 has the largest value, 4. But if all weights of a row are 0, the value is 0.
     size = np.abs(weights).astype(np.float64)
     mean = ordered_sum(size) / np.maximum(np.count_nonzero(mask, axis=1), 1)
     total = mean[:, None] + size

@@ -25,7 +25,7 @@ With `perturbation_rank` = r the ε_i of a matrix [a, b] is the product 1/√r A
 have variance 1, too, so the formula of g stays. Biases keep full rank. So does a matrix, unless the product needs fewer
 random numbers: r(a + b) < a b.
 
-ε_i is computed as (w_2i - w_{2i+1})/2σ, from the float32 weights that were evaluated. θ, m, v are float64. Sums have
+ε_i is computed as (w_2i - w_{2i+1})/(2σ), from the float32 weights that were evaluated. θ, m, v are float64. Sums have
 the order of the pairs. The champion is θ̄, an exponential average of θ, in which the past has the weight `averaging`.
 Polyak & Juditsky (1992) show why averages are better. With `averaging` 0 the champion is θ. In both cases, the lucky
 fitness of one candidate hardly changes the champion.

@@ -109,14 +109,15 @@ def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int6
     children = len(sources)
     if children < 2:
         return sources
-    layer_of = [block.layer for block in blocks]  # the blocks of a layer are neighbours
+    layer_of = [block.layer for block in blocks]
+    # The slice of blocks of each layer, in order. The blocks of a layer are neighbours.
     layers = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in dict.fromkeys(layer_of)]
     bounds = children, children - 1, len(blocks), len(layers)
     # A uniform number times a bound, rounded down, as in `Stream.below`.
     chosen = np.floor(draws[:, (0, 1, 2, 4)] * bounds).astype(np.int64)
     columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays
     for (a, b, block, layer), swaps_layer in zip(chosen.tolist(), (draws[:, 3] < 0.5).tolist(), strict=True):
-        other = b + (b >= a)  # another child than the first one
+        other = b + (b >= a)  # `b` counts the children without `a`, so skip `a`
         swapped = layers[layer] if swaps_layer else slice(block, block + 1)
         for column in columns[swapped]:
             column[a], column[other] = column[other], column[a]
@@ -189,7 +190,7 @@ class Prune(Elitist[PruneState]):
     """The pruning strategy for P = `population` candidates of a layout. The elite is the leaderboard."""
 
     def __init__(self, options: PruneOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        self._K = -(-population // 8)
+        self._K = -(-population // 8)  # ceil(P/8)
         super().__init__(layout, population, seed, self._K, options.survivors, options.prior_evaluations)
         self._options = options
         self._plan_of = contract.NewestValue(self._plan)
@@ -266,6 +267,7 @@ class Prune(Elitist[PruneState]):
         def streams(purpose: Purpose) -> Streams:
             return Streams(self._seed, purpose, generation, candidates)
 
+        # A connection remains if its uniform number is at least its probability of pruning.
         if q is not None:
             mask &= streams(Purpose.TRACE_PRUNING).at_least(probability, W)
         # The first number of a stream decides whether the child is pruned by chance, and the next W which connections.

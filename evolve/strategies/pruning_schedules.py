@@ -19,7 +19,7 @@ Backpropagation-Free Trainability" (ICML 2023). Rounds with rewinding, and the c
 Lottery Ticket Hypothesis" (2019). A round is `pruning_every` generations of the strategy. At the end of a round each of
 the C connections has a weight with mean m and standard deviation s:
 
-    importance  |m|/s of each connection, or |m|, or, as a control, a random number
+    importance  |m|/s of each connection, or |m|, or, for comparison, a random number
     mask        the max(2, round(C · `pruning_keep`)) most important connections of all matrices together. Of equally
                 important connections the first ones remain
     weights     each remaining connection is rewound to its initial weight, of generation 0. The strategy forgets
@@ -143,7 +143,7 @@ class PruningOptions(RestartOptions):
     """Whether a control follows each round: a search of the same length that begins with other initial weights."""
 
     def check_combinations(self) -> None:
-        """Raise InputError for a setting that has no effect, and for rounds that end before a search can restart."""
+        """Raise InputError for a setting without effect, and for rounds too short for a restart or for all starts."""
         super().check_combinations()
         every, choosing = self.pruning_every, self.choosing_generations
         names = ("pruning_keep", "pruning_by", "pruning_control")

@@ -151,7 +151,9 @@ class _Pairs(EvolutionStrategy[GaussianStates]):
 
     def _signs(self, candidates: Int64) -> Float64:
         """Return [n]: the sign of ε in each candidate, 1 or -1; 0 for the candidate that is the centre itself."""
-        return np.where(candidates == self._P // 2 * 2, 0.0, np.where(candidates % 2, -1.0, 1.0))
+        # The number of the last candidate if P is odd. If P is even, no candidate has this number.
+        centre_candidate = self._P // 2 * 2
+        return np.where(candidates == centre_candidate, 0.0, np.where(candidates % 2, -1.0, 1.0))
 
     def _utilities(self, fitness: Float64) -> Float64:
         """Return u [2n] of the paired candidates. fitness: [P], or fewer, see `grows`."""
@@ -193,8 +195,8 @@ class Pgpe(_Pairs[PgpeState]):
         u = self._utilities(results.fitness)
         # If the candidates of each pair tie, ∇θ is 0, but the sums hold rounding errors. ClipUp would turn these into a
         # step of full length.
-        all_tie = np.array_equal(u[::2], u[1::2])
-        gradient = np.zeros(self._W) if all_tie else moved / len(u)
+        pairs_tie = np.array_equal(u[::2], u[1::2])
+        gradient = np.zeros(self._W) if pairs_tie else moved / len(u)
         velocity = self._optimizer.velocity(state.velocity, gradient, self._learning_rate)
         max_change = options.max_sigma_change * state.sigma
         change = np.clip(options.sigma_learning_rate * (squares / len(u) / state.sigma), -max_change, max_change)

@@ -32,7 +32,7 @@ class Results:
 
     fitness: [P] numbers, kept as a read-only float64 array. Higher is better; NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
-    mean_traces: [T], the traces averaged over all candidates; None if the strategy does not need them.
+    mean_traces: [T], the traces averaged over all candidates; if None, `average_traces` computes them from `traces`.
     sums: [W, *sum_shape], the strategy's `sums` for all columns; if None, `tell` computes the sums.
     measures: [P, D], the strategy's `measures`; if None, `tell` computes the measures from the genomes alone.
 
@@ -65,6 +65,7 @@ class Results:
         if self.mean_traces is not None:
             return self.mean_traces
         check_shape(self.traces, "traces", "P T", np.float32, T=T)
+        # `ordered_sum` sums over the last axis, which are here the candidates.
         return ordered_sum(self.traces.T.astype(np.float64)) / len(self.traces)
 
 
@@ -175,7 +176,7 @@ class Strategy(Generic[State]):
         return self.start()
 
     def survivors(self, _state: State) -> int:
-        """Return the number of leading candidates of the next generation that were evaluated before."""
+        """Return n: candidates 0 to n - 1 of the next generation were evaluated before."""
         return 0
 
     def sums(self, state: State, generation: int, fitness: Float64, columns: slice) -> Float64:
@@ -205,7 +206,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def told_measures(self, genomes: GenomeSource, results: Results) -> Float64:
-        """Return [P, D]: `results.measures`, or the measures of the genomes. Raises InputError unless there are D."""
+        """Return [P, D]: `results.measures`, or the measures of the genomes. Raises InputError if D is wrong."""
         measures = self.measures(genomes, {}) if results.measures is None else results.measures
         D = len(self.measured)
         if measures.shape[1] != D:
@@ -240,7 +241,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def distribution(self, state: State) -> tuple[Float64, Float64]:
-        """Return the mean and the standard deviation of each weight, both [W]; any values outside the mask.
+        """Return the mean and the standard deviation of each weight, both [W]. Pruned weights may have any values.
 
         Pruning in rounds needs this method.
         """
@@ -454,7 +455,7 @@ def arrays_of(state: Any, prefix: str = "") -> dict[str, NDArray[Any]]:
             arrays[f"{prefix}{part.name}"] = value.to_array()
         elif is_dataclass(value):
             arrays |= arrays_of(value, prefix)
-        # A strategy itself stores a field without metadata, such as `Archive.emitters`.
+        # The strategy's own `to_arrays` adds fields without metadata, such as `Archive.emitters`.
         elif part.metadata and value.shape[1:] != (0,):
             arrays[f"{prefix}{part.name}"] = value
     return arrays

@@ -37,9 +37,9 @@ class StartOptions(Options):
         given = self.start_generations != StartOptions.model_fields["start_generations"].default
         if given and self.starts == 1:
             raise InputError("strategy.starts", f"2 or more, of {self.start_generations} generations each", 1)
-        if self.finalists > self.starts == 1:
+        if self.starts == 1 and self.finalists > 1:
             raise InputError("strategy.starts", f"more than the {self.finalists} finalists", 1)
-        if self.finalists >= self.starts > 1:
+        if self.starts > 1 and self.finalists >= self.starts:
             raise InputError("strategy.finalists", f"fewer than the {self.starts} starts", self.finalists)
 
     @property

@@ -24,7 +24,7 @@ from evolve.training.fitness import check_fitness, importing
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the assumed share of a process in the cache of all cores
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
-_FEED_NUMBERS = 2**28  # limits the default slots of a device by the numbers in all slots together
+_MOST_SLOT_NUMBERS = 2**28  # in all slots of a device together, unless the user sets the number of slots
 _LARGE_SLOT = 2**16  # numbers in the slot of a large network; its step takes about as long as 16 environment steps
 
 
@@ -35,7 +35,7 @@ class Experiment:
     Attributes:
         config: The configuration.
         network: The network.
-        action_size: A, the number of network outputs.
+        action_size: A, the number of network outputs that are actions.
         spaces: The spaces of observations and actions of the environment.
         chosen_backend: The back end that a trial has chosen for compute.backend = "auto". Without a trial it is None,
             and "auto" means native if the kernels were built, otherwise numpy.
@@ -182,7 +182,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     _warn(networks.check(complete.network, network, engine.action_size))
     # Trials: whether a seed repeats its episode, whether the metrics are reported, and whether episodes end.
     if config.compute.check and not hangs:
-        environments.check(engine)
+        environments.check(engine, complete.env.reuse)
         environments.check_metrics(engine)
         if environments.max_episode_steps(config.env) is None and environments.seems_endless(engine):
             # The environment may only be slow, so this is no error.
@@ -193,7 +193,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     device_slots = None
     if config.compute.slots is None and config.env.engine == "exact":
         # The host may hold traces or initial contents of each slot, with four bytes or more for each number.
-        most = max(slots, _FEED_NUMBERS // network.slot_size)
+        most = max(slots, _MOST_SLOT_NUMBERS // network.slot_size)
         device_slots = min(MOST_SLOTS, config.population * config.episodes, most)
     return Experiment(complete, network, engine.action_size, engine.spaces, device_slots=device_slots)
 
@@ -278,12 +278,9 @@ def _check_size(config: Config, network: Network) -> None:
     tile_fits = backend(config.compute.backend) == "native" and 4 * native.lanes() * network.slot_size < available
     if tile_fits and plays_whole_episodes(config):
         slots = min(slots, num_threads(config) * environments.slots_per_call(environments.exact_task(config.env)))
+    # An estimate: 32 bytes for the results of an episode, and 4 bytes for each float32 number of a slot.
     episode_bytes = 32 * num_episodes + 4 * slots * network.slot_size
-    # Most experiments fit by this high estimate, which needs no strategy. A strategy that computes genomes lazily needs
-    # less memory.
-    needed = 40 * P * W + episode_bytes
-    if needed > available:
-        needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episode_bytes
+    needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episode_bytes
     if needed > available:
         # Name what does not fit: the episodes alone, or the slots beside the rest, or else the genomes.
         sizes = f"{num_episodes:,} episodes"

@@ -1,8 +1,9 @@
 """Evaluates a generation: which candidates play how many episodes, and the fitness that their returns give.
 
-A candidate's fitness is a function of the returns of its episodes, less the cost of its connections. By default it is
-the mean. Mean and quantiles use exactly rounded operations in a fixed order, so they have the same bits on every
-machine. Rank 0 alone imports and calls a function of the user. Such a function may have other bits on another machine.
+A candidate's fitness is a function of the returns of its episodes, less the cost of its connections. By default this
+function is the mean. Mean and quantiles use exactly rounded operations in a fixed order, so they have the same bits on
+every machine. Rank 0 alone imports and calls a function of the user. Such a function may have other bits on another
+machine.
 
 The step limit of episodes may depend on the generation, and on the episode lengths of the previous one. A race drops
 the worst candidates after a few episodes, so that the others can play more. A population that grows adds candidates
@@ -60,7 +61,7 @@ def fitness_function(setting: str) -> FitnessFunction:
 def check_fitness(config: Config, num_weights: int) -> None:
     """Raise InputError if the fitness function cannot be imported, or if a trial of it fails."""
     function = fitness_function(config.fitness)
-    # There is no trial with metrics, because their types are not known yet.
+    # There is no trial with metrics, because their types are not known yet. A trial with 1000 episodes is quick.
     if isinstance(function, _UserFunction) and not config.env.metrics:
         function.try_out(min(config.episodes, 1000), num_weights)
 

@@ -93,7 +93,7 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
 def packages_of(config: Config) -> dict[str, str]:
     """Return the versions of installed packages that the user's modules import, or that hold a Gymnasium environment.
 
-    A package is found if its name is the name of its module, with "-" or "_".
+    Wrappers belong to the environment. A package is found if it has the name of its module; "-" and "_" count as equal.
     """
     env = config.env
     names = {package for module in _modules_of_user(config) for package in packages_used_by(module)}
@@ -214,6 +214,7 @@ def _libm() -> str:
     values = []
     for name in _LIBM:
         function = getattr(math, name)
+        # The arguments are from 0.01 to 4.1, and most are not whole numbers; for sqrt they are 1 to 399.
         divisor = 1 if name == "sqrt" else 97
         values += [function(x / divisor) for x in range(1, 400)]
     return hashlib.sha256(np.array(values, "<f8").tobytes()).hexdigest()[:16]
@@ -221,7 +222,7 @@ def _libm() -> str:
 
 @functools.cache
 def _blas() -> str:
-    """Return the name and version of NumPy's BLAS, "" if unknown. Only other packages use BLAS."""
+    """Return the name and version of NumPy's BLAS, "" if unknown. Other packages use BLAS; evolve does not."""
     try:
         built: Any = np.show_config(mode="dicts")
         blas = built["Build Dependencies"]["blas"]
@@ -324,9 +325,9 @@ def kernel_variant() -> str | None:
     If the kernels have only one, return "as compiled"; without kernels, return None.
     """
     # The last part of the build is "clones" if the kernels are compiled for several instruction sets.
-    clones = native.build().split("; ")[-1]
-    if clones != "clones":
-        return "as compiled" if clones else None
+    last_part = native.build().split("; ")[-1]
+    if last_part != "clones":
+        return "as compiled" if last_part else None
     flags = _first_cpu().get("flags", "").split()
     return next((name for name in ("avx512f", "avx2") if name in flags), "default")
 

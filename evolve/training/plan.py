@@ -1,4 +1,4 @@
-"""Plans runs: makes them of arguments, and tells their size and their effect on files. Nothing here writes."""
+"""Plans runs: makes runs from arguments, and tells their size and their effect on files. Nothing here writes."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ _Output = str | Path | Mapping[str, Any] | None
 """The argument `output` of the same functions: a directory, or a table of settings."""
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _SECTIONS = {*NAMED_SECTIONS, "compute", "output", "racing", "early_stop"}
-"""The sections that an empty table leaves as they are. Any other setting is replaced by an empty table."""
+"""An empty table for one of these sections changes nothing. An empty table for another setting replaces its value."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def file_bytes(experiment: Experiment, ranks: int = 1) -> int:
 
 
 def work_of(configs: Sequence[Config]) -> Work:
-    """Return upper limits of the work of experiments, as if no run file existed yet."""
+    """Return upper limits of the work of experiments, as if no run file existed, and their fewest threads."""
     at_once = max(config.population * config.episodes for config in configs)
     threads = min(map(num_threads, configs))
     # The first condition spares exact tasks the import of Gymnasium. The size of a run would import the modules of
@@ -200,7 +200,7 @@ def work_of(configs: Sequence[Config]) -> Work:
 def threads_for(
     files: Iterable[Path], changes: Mapping[str, Any] | None = None, threads: int | str | None = None
 ) -> int:
-    """Return the number of threads in which one process plays the episodes of a file; the smallest number of all files.
+    """Return the number of threads in which one process plays episodes: the smallest number of all files.
 
     Args:
         files: Run files and champion files, or directories with one run file.
@@ -247,9 +247,9 @@ def plan_from_arguments(
 def sweep_from_arguments(
     grid: Mapping[str, Any], experiment: _Given, seeds: Any, output: _Output, settings: Mapping[str, Any]
 ) -> list[tuple[dict[str, Any], Config]]:
-    """Return the experiments that the arguments of `evolve.sweep` describe, each with its values of the grid.
+    """Return the experiments that the arguments of `evolve.sweep` describe, each with its values of the sweep.
 
-    Raises InputError.
+    The sweep consists of the grid and of the experiment's own sweep. Raises InputError.
     """
     if not isinstance(grid, Mapping) or not all(isinstance(key, str) for key in grid):
         raise InputError("grid", 'a table of lists, such as {"strategy.sigma": [0.1, 0.3]}', repr(grid))
@@ -258,7 +258,8 @@ def sweep_from_arguments(
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
         grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
-        # The runs of a grid must not share the directory of existing runs. Without a grid the sweep has these runs.
+        # The runs of a grid must not share the directory of existing runs. A sweep without a grid consists of these
+        # runs, so it keeps their directory.
         if grid and any(experiment.directory().glob("seed-*.h5")):
             table["output"].pop("directory", None)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
@@ -268,7 +269,8 @@ def sweep_from_arguments(
     if seeds is not None:
         are_many = isinstance(seeds, Iterable) and not isinstance(seeds, str)
         table["seeds"] = plain(list(seeds) if are_many else seeds)
-    # Put the grid into the sweep of the table. Refuse keys that set the same setting twice.
+    # Put the grid into the sweep of the table. Refuse keys that set the same setting twice. The key of the sweep may
+    # differ from the key of the grid: names for "strategy" vary "strategy.name".
     for key, values in grid.items():
         if key in ("seed", "seeds"):
             raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
@@ -324,7 +326,7 @@ def _with_own(config: Config, point: Mapping[str, Any], table: Mapping[str, Any]
 
 
 def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise InputError for a setting that the table's own sweep sets in all experiments: it has no effect."""
+    """Raise InputError for a setting without effect, because the table's sweep sets this setting in all experiments."""
     named = {section: f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
     # Collect the settings that the values of the sweep set, also inside tables.
     swept: set[str] = set()
@@ -364,7 +366,7 @@ def _override_all(table: dict[str, Any], output: _Output, settings: Mapping[str,
 
 
 def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
-    """Drop the options of the network or the strategy in a table, unless its name is `name`."""
+    """Empty the network or the strategy in a table if a key names that section, unless the section's name is `name`."""
     key = key.removesuffix(".name")
     section = table.get(key)
     if key in ("network", "strategy") and isinstance(section, dict) and name != section.get("name"):

@@ -248,8 +248,8 @@ def open_run(run: PlannedRun, transport: Transport) -> RunFile:
         if is_unfinished(file, config):
             file.complete = False
             now = make_manifest(run.experiment, transport)
-            # Without a generation, another process may have created the file, because the files of all seeds are
-            # created at once.
+            # If the file has no generation, only this process plays the run, even if another process has created the
+            # file: the files of all seeds are created at once.
             about = resumed_manifest(about, now, file.num_generations) if file.num_generations else now
         if not config_of(file).evaluates_like(config):
             file.held_out = None
@@ -349,7 +349,7 @@ def changed_sizes(run: RunFile | Stored, experiment: Experiment) -> tuple[str, s
 def _warn_of_other_code(file: RunFile, config: Config) -> None:
     """Warn if the file was written with another version of evolve, or with other code of the user's modules.
 
-    Their candidates or episodes may differ, although the episode that is played again does not.
+    Other code may give other candidates or episodes, although the episode that is played again is equal.
     """
     cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tests whether both give the same bits"
     theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")

@@ -68,7 +68,8 @@ def rollout_of(config: Config) -> AnyRollout:
     while True:
         try:
             if chosen == "cupy" and _halves(config, slots) == 2:
-                return RolloutInHalves(partial(_half, config, -(-slots // 2)))
+                half_of_slots = -(-slots // 2)  # rounded up
+                return RolloutInHalves(partial(_half, config, half_of_slots))
             return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
         except DeviceMemoryError:
             if slots <= WIDTH:  # one tile, the least that a device plays
@@ -92,15 +93,15 @@ def _halves(config: Config, slots: int) -> int:
 def fitted(experiment: Experiment) -> Experiment:
     """Return an experiment with no more slots than fit into the memory of the device, estimated from a few slots.
 
-    Only a default number of slots is reduced, but not the number of the user.
+    Only `device_slots` is reduced, and never `compute.slots`.
 
     Raises:
-        InputError: The slots that the user asked for do not fit, or not even a few slots fit.
+        InputError: The number in `compute.slots` applies and does not fit, or not even a few slots fit.
     """
     # If the rollouts of training and of evaluation differ, a rank keeps both on its device.
     free = device().free_memory() // (1 if _plays_alike(experiment) else 2)
     fitting, wanted = _slots_that_fit(experiment, free), experiment.device_slots
-    # If the user gave the number of slots, all must fit. Of a default number, one tile is enough.
+    # If `compute.slots` applies, all its slots must fit. Of the default number on a device, one tile is enough.
     least = (experiment.config.compute.slots or 1) if wanted is None else min(wanted, WIDTH)
     if fitting < least:
         expected = f"at most {fitting:,} slots, which fit into the {free:,} free bytes of {device().name}"
@@ -120,7 +121,7 @@ def _plays_alike(experiment: Experiment) -> bool:
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:
-    """Return the number of slots of both halves that fit into `free` bytes; infinity if all do.
+    """Return the number of slots of both halves that fit into `free` bytes; infinity if the network runs on the host.
 
     The bytes grow linearly with the tiles. The bytes of one and of two tiles are measured.
     """
@@ -131,7 +132,7 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
     if one == two:  # the network runs on the host
         return math.inf
     if experiment.config.env.engine == "exact":
-        free -= 2 * MOST_STAGING  # for the staging of large copies, which one or two tiles do not need
+        free -= 2 * MOST_STAGING  # for the staging of large copies in both halves; one or two tiles do not need it
     halves = _halves(experiment.config, 2)
     # Two points of a line: bytes = fixed + per_tile · tiles.
     fixed, per_tile = 2 * one - two, two - one
@@ -199,6 +200,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     feed_size = max(crowd, min(slots, FEED_BYTES // episode_bytes))
 
     def part(queue: EpisodeQueue | None = None) -> ExactRollout:
+        """Return the rollout of one thread."""
         slot_arrays = network.batch(crowd, chosen)
         assert isinstance(slot_arrays, SlotArrays)
         play = NativePlay(task, crowd, slot_arrays, feed_size, normalize)
@@ -220,7 +222,10 @@ def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> R
 
 @dataclass(frozen=True)
 class BackendTrial:
-    """The speeds of an experiment on the host and on a device, in environment steps per second."""
+    """The speeds of an experiment on the host and on a device, in environment steps per second.
+
+    host, device: The name of the host's back end, and the name of the device.
+    """
 
     host: str
     device: str

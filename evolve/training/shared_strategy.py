@@ -4,8 +4,8 @@ Rank 0 sends the state once. From then on each rank tells its copy the same resu
 Each worker computes a part of the sums over all candidates, and receives the other parts. So the messages grow with P +
 W, and no rank ever holds P × W numbers.
 
-Such a strategy must be portable, with the same arithmetic on every rank, and must not need the traces of each
-candidate. For other strategies rank 0 computes the candidates and sends them.
+Such a strategy must be portable, with the same arithmetic on every rank, must not be `central`, and must not need the
+traces of each candidate. For other strategies rank 0 computes the candidates and sends them.
 """
 
 import itertools
@@ -47,6 +47,8 @@ class StateHeader:
 
     Before generation 0 only a given first genome follows, because each rank can compute the first state.
 
+    experiment: The experiment as TOML text.
+    generation: The number of the generation that begins with the state.
     arrays: The number of arrays that follow.
     """
 
@@ -104,7 +106,7 @@ _KINDS = StateHeader, StateArray, SumRequest, ColumnSums, TellResults
 
 
 class SharedStrategy:
-    """A strategy and its state on rank 0. It keeps the copies of the workers up to date.
+    """A strategy and its state on rank 0. This object keeps the copies of the workers up to date.
 
     Args:
         experiment: The experiment.
@@ -134,7 +136,7 @@ class SharedStrategy:
         """The traces that workers send. The traces of each candidate also give the log their fingerprints."""
 
     def ask(self, generation: int) -> GenomeSource:
-        """Return the candidates of a generation. If workers can compute them, they first receive the state.
+        """Return the candidates of a generation. Workers that can compute candidates first receive the state.
 
         Workers with the state and the results of the previous generation have the present state already.
         """
@@ -153,7 +155,7 @@ class SharedStrategy:
                 arrays |= {weights: genome.weights, mask: genome.mask}
             header = StateHeader(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = [header, *(StateArray(name, array[None]) for name, array in arrays.items())]
-            # `update` skips the worker of this rank, and rank 0 is no worker.
+            # `update` takes pairs of a frame and the rank to skip. Rank 0 is no worker, so no worker is skipped.
             all_workers = 0
             self._coordinator.update(((frame_of(record, _KINDS), all_workers) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights

@@ -118,6 +118,7 @@ def _recorded_start(run: Stored, config: Config) -> Start | None:
     config: the configuration of the file. Raises InputError if it has another digest of this genome.
     """
     start = run.header.start
+    # The configuration of a run records the digest of its start. If it lacks the digest, "" never equals `found` below.
     recorded = None if config.start_from is None else (config.start_from.digest or "")
     found = None if start is None else start.digest
     if recorded != found:
@@ -126,7 +127,7 @@ def _recorded_start(run: Stored, config: Config) -> Start | None:
 
 
 def _fits(run: Stored, experiment: Experiment) -> bool:
-    """Return whether the stored arrays have the sizes of an experiment."""
+    """Return whether the stored arrays have the sizes and the metrics of an experiment."""
     W = experiment.network.num_weights
     if experiment.start is not None and len(experiment.start.weights) != W:
         return False

@@ -1,8 +1,8 @@
 """Compares two run files (`compare`), or a file with the published result of its experiment and seed.
 
 `published.json` is the data behind docs/results.md. It has the settings of every experiment and, for each seed, the
-number of generations and the digest of the last one. `experiments/results.py` writes it. It is a part of the package,
-so an installed package needs no clone of the repository.
+number of generations and the digest of the last one. `experiments/results.py` writes this file. The package contains
+the file, so an installed package needs no clone of the repository.
 
 `compare_with_published` plays nothing and trusts the run file. `reevaluate` and `rerun` test whether the run file tells
 the truth.
@@ -120,7 +120,7 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
 
 
 def _same_states(a: StoredRun, b: StoredRun) -> bool:
-    """Return whether two checkpoints are equal, see `playing.same_states`."""
+    """Return whether two checkpoints are equal, see `playing.same_states`; True if they cannot be compared here."""
     one, other = a.checkpoint, b.checkpoint
     # `same_checkpoints` allows only its second run to be of an earlier version.
     if logs.same_checkpoints(one, other) or logs.same_checkpoints(other, one):

@@ -59,7 +59,7 @@ class EpisodeLog:
         return f"{self.return_!r} in {self.length} steps"
 
     def has_steps_of(self, other: "EpisodeLog") -> bool:
-        """Return whether all observations and actions equal the steps of another episode."""
+        """Return whether another episode has the same observations and actions, by its fingerprint."""
         return bool((self.fingerprint == other.fingerprint).all())
 
     def matches_fingerprint(self) -> bool:
@@ -183,7 +183,8 @@ def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
         if len(later) >= _MIN_AGREEING_STEPS and later.all():
             return None, "log"
         return step, ("observations", "actions")[which]
-    # All common steps are equal: one episode is longer, or both continue after their last hashed step.
+    # All common steps are equal: one episode is longer, or both continue after their last hashed step. Otherwise the
+    # equal hashes contradict the different fingerprints, so a log was changed.
     if common == MAX_HASHED_STEPS:
         return common, "late"
     if len(a) == len(b):
@@ -283,8 +284,9 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
         return found
     # Equal digests prove equal genomes, returns, lengths and metrics, so a log was changed. But if only fingerprints of
     # episodes differ, no log was changed: two engines may differ in observations alone.
-    others = different_episodes(replace(ours, fingerprints=theirs.fingerprints), theirs)
-    if found.what == "episode" and not others.any():
+    # With the same fingerprints on both sides, only the other differences of episodes are left.
+    differ_otherwise = different_episodes(replace(ours, fingerprints=theirs.fingerprints), theirs)
+    if found.what == "episode" and not differ_otherwise.any():
         return found
     return replace(found, what="changed", summary=f"{found.summary}, though the digests are equal")
 

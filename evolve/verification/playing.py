@@ -193,7 +193,8 @@ def _episode_of_final_champion(
         got = f"{run.path}, without a complete generation"
         raise InputError(f"--{purpose.title}", "a run that has a champion", got)
     champion, _ = final_champion(experiment, run, which)
-    generation, known = 0, () if run.held_out is None else run.held_out.returns
+    generation = 0
+    known = () if run.held_out is None else run.held_out.returns
     if purpose is Purpose.VALIDATION:  # the number of complete generations selects the episodes
         generation = run.num_generations
         known = logs.validation_returns(run, generation) if isinstance(run, StoredRun) else ()
@@ -342,6 +343,7 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
 def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> logs.CandidateLog:
     """Return the log (E = 1) of an episode that was played here (N = 1)."""
     metrics = metrics_of(vars(played), metric_names)
+    # The 0 stands for the fingerprint of the traces, which are not compared here.
     return logs.CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
 
 

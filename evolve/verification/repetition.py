@@ -256,7 +256,7 @@ class RunRepetition(_Repetition):
         if kind is None and error is None:
             return None
         kind = kind or "log"
-        # Other genomes of the generation may be wrong, but not the champion's.
+        # If other genomes of the generation are wrong, but not the champion's, the verdict names no candidate.
         found = None if error is None and kind in ("init", "log") else candidate
         summary = f"generation {generation}: {error or _CONTRADICTIONS[kind]}"
         return self._verdict(FirstDifference(kind, summary, generation, found))
@@ -406,7 +406,7 @@ def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Cal
         InputError: The environment cannot be made. Or a fitness function of the user cannot be imported, or no longer
             gives the logged fitness.
     """
-    # First a fitness function of the user, which needs no episode.
+    # First check a fitness function of the user, because the check needs no episode.
     generations = [run.num_generations - 1] if names_function(experiment.config.fitness) else []
     if (changed := logs.fitness_difference(run, experiment, generations)) is not None:
         expected = "a function that gives the fitness in the log"
@@ -418,7 +418,7 @@ def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Cal
         raise InputError("fitness", expected, changed.summary, cure, check, ".", where=f"resuming {run.path}")
     if experiment.config.env.reuse is True:
         return None
-    chosen = playing.choose_episode(run, experiment)  # the default is this episode
+    chosen = playing.choose_episode(run, experiment)  # by default episode 0 of the last generation's champion
     stored = logs.log_of_record(run.records[-1], chosen.candidate, episodes=1)
 
     def each_step(step: int, _returned: float) -> None:

@@ -1,4 +1,4 @@
-"""A `Verdict` says whether two runs are equal, or what their first difference is. As text, JSON and HTML."""
+"""A `Verdict` says, as text, JSON or HTML, whether two runs are equal, or what their first difference is."""
 
 import html
 import math
@@ -22,7 +22,7 @@ ENGINE = "env.engine"
 def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
     """Return lines with the different entries of two manifests side by side, or a line that says that none differ.
 
-    Return no lines unless there are two manifests. width: the longest line, in characters.
+    Return no lines unless there are two manifests, not both empty. width: the longest line, in characters.
     """
     if len(manifests) != 2 or not any(manifests):
         return []
@@ -155,7 +155,7 @@ class Verdict:
         return _for_json(asdict(self))
 
     def to_text(self, width: int | None = None) -> str:
-        """Return the verdict as lines of text. width: The characters of the longest line, at least 20."""
+        """Return the verdict as lines of text. width: Characters of the longest line, at least 20; None: no limit."""
         width = None if width is None else max(width, _MIN_WIDTH)
         table = _side_by_side([side.name for side in self.sides], self.manifests, width)
         lines = [f"equal: {self.summary}", *self._engines()] if self.equal else self._describe_difference()
@@ -177,6 +177,7 @@ class Verdict:
         others = [f"{key} ({a!r} against {b!r})" for key, a, b in self.configuration if key != ENGINE]
         if others:
             lines.append(f"configurations differ in {', '.join(others)}")
+        # A comparison with a published digest has one manifest.
         elif not self.configuration and len(self.manifests) == 2:
             lines.append("configurations are the same")
         return lines

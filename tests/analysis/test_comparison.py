@@ -96,6 +96,9 @@ def test_seeds_of_several_lengths_are_said():
     assert uneven_lengths(groups[:1]).startswith("seeds have 3 to 30 generations")
     assert "means mix champions trained for different lengths" in uneven_lengths(groups)
     assert uneven_lengths(groups[1:]) == ""
+    bare = RunGroup("x", Config(), tuple(replace(each, held_out=None) for each in groups[0].runs))
+    assert "means mix" in uneven_lengths([bare])
+    assert "means mix" not in uneven_lengths([bare, groups[1]]), "x has no mean, because y was evaluated"
     longest = replace(run(3, 5.0, 30), held_out=None)  # not a part of the mean
     assert uneven_lengths([RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 3), longest))]).endswith("shortest run")
 

@@ -60,6 +60,19 @@ def test_the_command_line_writes_a_directory_for_each_run(call, tmp_path):
         assert "held_out_median" in curves(directory)
 
 
+def test_each_validation_is_written_once_also_if_the_run_is_stopped_and_resumed(tmp_path):
+    more = SMALL | {"env": ENV, "seed": 1, "output": tmp_path / "out", "tensorboard": tmp_path / "logs"}
+    more |= {"generations": 7, "early_stop": {"mean_return": 1000.0, "episodes": 2, "every": 2}}
+    directory = tmp_path / "logs" / "out" / "seed-1"
+    for stop in (2, 4, 5):  # before the validation after 2, or 4, generations; and after the validation after 4
+        run = evolve.train(**more, resume=True, callbacks=[lambda generation, stop=stop: generation.number + 1 < stop])
+        assert len(run.generations) == stop
+    run = evolve.train(**more, resume=True)
+    check(run, directory)
+    assert [number for number, _ in curves(directory)["validation_mean"]] == [1, 3, 5]
+    check(evolve.train(**(more | {"population": 8}), overwrite=True), directory)
+
+
 def test_run_directories_of_one_name_keep_their_event_files_apart(tmp_path):
     more = SMALL | {"generations": 1, "env": ENV, "seed": 1, "overwrite": True, "tensorboard": tmp_path / "logs"}
     for place in ("a", "b", "a", "b"):

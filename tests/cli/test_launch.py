@@ -162,6 +162,14 @@ def test_a_stop_for_a_host_that_comes_back_is_no_end():
     assert said == []
 
 
+def test_a_host_that_comes_and_goes_does_not_hide_that_nothing_advances():
+    back = Outcome(75, is_from_rank_0=True)
+    made, said = attempts([DIED, back, DIED, back, DIED], [0] * 5, reclaims_host=[False, True, False, True, False])
+    assert run_until_complete(made) == 137
+    assert made.counts == [0, 1, 1, 2, 2]
+    assert said[-1].endswith("3 attempts without any progress: given up")
+
+
 def test_a_launch_that_was_asked_to_stop_does_not_begin_again():
     made, said = attempts([DIED], [3], stopping=True)
     assert run_until_complete(made) == 75

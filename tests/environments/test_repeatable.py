@@ -77,6 +77,9 @@ def test_steps_that_draw_from_a_generator_of_the_whole_process_are_refused(pytho
         engines.check(make(EnvOptions(id="toys:Shared", kwargs=kwargs), 1))
     assert "self.np_random" in str(refused.value)
     engines.check(make(EnvOptions(id="toys:Shared", kwargs=kwargs | {"steps": False}), 1))  # `reset` is not interrupted
+    reused = make(EnvOptions(id="toys:Shared", kwargs=kwargs, reuse=True), 1)
+    with pytest.raises(InputError, match="whose steps draw from a generator of their own, got toys:Shared"):
+        engines.check(reused, reuse=True)
 
 
 def test_an_environment_may_take_its_seed_as_an_argument():

@@ -7,7 +7,7 @@ from tampering import edit_config
 
 import evolve
 from evolve import networks, strategies
-from evolve.config import ComputeOptions, Config, RacingOptions
+from evolve.config import ComputeOptions, Config, RacingOptions, parse
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.errors import InputError
 from evolve.numerics import native
@@ -104,6 +104,23 @@ def test_kernels_of_whole_episodes_need_memory_for_a_few_slots(monkeypatch, engi
         prepare(large)
     with pytest.raises(InputError, match=r"^population × network\.hidden: expected sizes that fit into 1\.0 GB"):
         prepare(large.model_copy(update={"network": Config(network={"name": "mlp", "hidden": [60000, 60000]}).network}))
+
+
+def test_an_archive_must_fit_into_memory(monkeypatch):
+    monkeypatch.setattr(experiment, "usable_memory", lambda: 1e8)
+    descriptors = ["mean_observation_0", "mean_observation_2"]
+
+    def prepared(cells):
+        strategy = {"name": "map-elites", "descriptors": descriptors, "cells": [cells, cells]}
+        strategy["bounds"] = [[-1.0, 1.0], [-1.0, 1.0]]
+        env = {"id": "CartPole-v1", "engine": "exact", "metrics": descriptors}
+        return prepare(
+            parse(Config, {"env": env, "network": "mlp", "strategy": strategy, "normalize_observations": True})
+        )
+
+    prepared(30)
+    with pytest.raises(InputError, match=r"expected sizes that fit into 0\.1 GB of memory"):
+        prepared(300)
 
 
 @pytest.mark.parametrize(("hidden", "backend", "least"), [(300, "native", 8), (30, "native", 1), (300, "numpy", 1)])

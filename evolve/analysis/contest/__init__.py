@@ -1,8 +1,8 @@
 """The contest of machines: it times the same work on each machine, and digests prove that the work was the same.
 
-This module defines the work: six experiments on exact tasks, called legs. The legs stress different parts of a machine,
-and are the same on all machines. A pass plays each leg once. Only evolve's own code does arithmetic in legs, so equal
-digests prove equal work.
+This module defines the work: six experiments on exact tasks. These experiments are the legs of the contest. The legs
+stress different parts of a machine, and are the same on all machines. A pass plays each leg once. Only evolve's own
+code does arithmetic in legs, so equal digests prove equal work.
 
 `legs.toml` has the legs, and `golden.json` has the digests of short runs. After a change to the work, raise `VERSION`,
 and write `golden.json` again with `benchmarks/contest.py --golden`.
@@ -34,10 +34,10 @@ LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tupl
 
 # The settings of the short runs with known digests. All other settings come from the runs for the score.
 _KNOWN = {"population": 24, "episodes": 2, "generations": 3}
-_KNOWN_SLOTS = 48
+_KNOWN_SLOTS = 48  # as many as a generation has episodes: 24 × 2
 _KNOWN_STEPS = 100  # the step limit of an episode, unless the leg has its own
-# The legs keep these defaults, which have changed since the legs were defined. `definition` leaves out this table, so
-# files of earlier contests can still be compared.
+# Earlier defaults of strategies, which have changed since the legs were defined. The legs keep these earlier values.
+# `definition` leaves out this table, so files of earlier contests can still be compared.
 _EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "openai-es": {"sigma": 0.1, "learning_rate": 0.05},
     "prune": {"survivors": 1, "weight_noise": 0.0},
@@ -89,9 +89,10 @@ def scored_experiment(leg: str, size: ContestSize, backend: str) -> Experiment:
     table = LEGS[leg]
     factors = {"population": size.candidates, "generations": size.generations}
     if leg == WALKER:
+        # The two numbers of `size.walker` have the names of the factors, in the same order.
         changes = dict(zip(factors, size.walker, strict=True))
     else:
-        # The first generation is not timed, so a leg needs two.
+        # A leg needs two generations, because the first one is not timed. A population needs two candidates.
         changes = {name: max(2, round(table[name] * factor)) for name, factor in factors.items()}
     return _experiment(table, changes, {"backend": backend})
 

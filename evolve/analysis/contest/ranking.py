@@ -40,8 +40,8 @@ class RankedRow:
         machine: The unique name of its machine.
         measured: The measurement.
         verdict: The verdict on its file, by `ContestFile.assess`.
-        speedup: The time of one worker of the machine, divided by the time of this row. None if one worker was not
-            timed.
+        speedup: The time of one worker on the machine's processor, divided by the time of this row. None if one worker
+            was not timed there.
         price: The price of an hour of its machine, if it was given.
         ratio: The geometric mean of the times of its repeats, divided by the geometric mean of the reference. The
             reference is the fastest row of the first machine.

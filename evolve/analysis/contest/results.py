@@ -20,14 +20,14 @@ from evolve.errors import InputError, pluralize
 from evolve.store import disk
 
 MIN_REPEATS = 3
-"""The smallest number of repeats. `ContestSize.most_repeats` is the largest one."""
+"""The number of last repeats that must agree. There are fewer repeats only if `ContestSize.most_repeats` is smaller."""
 MAX_SPREAD = 0.035
 """The last three repeats agree if their spread is at most this, see `spread`."""
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
 """The verdicts, see `ContestFile.assess`."""
 _PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")
 _LARGEST_PRICE = 1e7  # of an hour; seven digits
-_LARGEST = 2**24  # bytes
+_LARGEST = 2**24  # bytes of a file; a contest file is much smaller
 _SIGNATURE = "signature"
 
 
@@ -79,7 +79,7 @@ class LegDigest(StoredPart):
 class Repeat(StoredPart):
     """One timed repeat.
 
-    All but `passes` and `load` are means.
+    All numbers but `passes` and `load` are means over the repeat.
 
     seconds: the seconds of one pass of all legs.
     passes: the number of passes.
@@ -138,7 +138,7 @@ class ContestRow(StoredPart):
 
     @property
     def agrees(self) -> bool:
-        """Whether the last three repeats agree; otherwise the size allowed no more repeats."""
+        """Whether the last three repeats agree. If not, the repeats ended at their largest number."""
         return agree(self.times)
 
     @property
@@ -266,7 +266,7 @@ def write(found: ContestFile, path: Path) -> Path:
     """
     # Another contest may have taken the name meanwhile. A long contest must not lose its result for that.
     numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
-    path = next(free for free in itertools.chain([path], numbered) if not free.exists())
+    path = next(candidate for candidate in itertools.chain([path], numbered) if not candidate.exists())
     contents = found.model_dump(mode="json")
     contents[_SIGNATURE] = signature(contents)
     disk.write_output(path, f"{json.dumps(contents, indent=1, ensure_ascii=False)}\n".encode())
@@ -318,7 +318,7 @@ def _contents(path: Path) -> dict[str, Any]:
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
     legs = set(contest.LEGS_OF_VERSION[found.contest])
-    # Times are divided by one another, so they must be above 0.
+    # Times are divided by one another, so they must be above 0. The default refuses a row without repeats.
     are_whole = all(set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0 for row in found.rows)
     if found.size not in contest.SIZES or not found.rows or not are_whole:
         raise InputError(str(path), "a whole contest", "parts of one")

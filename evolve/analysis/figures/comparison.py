@@ -172,10 +172,12 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
 
 def _edges_of_bins(returns: Float64) -> Float64:
     """Return the edges of a histogram of finite returns [N]."""
+    usual = max(10, int(2 * len(returns) ** 0.5))
     # `| 1` makes the number of bins odd, so that the bar of equal returns is in the middle of the axis.
-    bins = min(_MOST_BINS, max(10, int(2 * len(returns) ** 0.5)) | 1)
+    bins = min(_MOST_BINS, usual | 1)
     low, high = float(returns.min()), float(returns.max())
-    # The edges would be equal if returns differ only by rounding errors, so widen the range.
+    # If returns differ only by rounding errors, edges could be equal. So the width of a bin is at least four times the
+    # distance between neighbouring float64 numbers.
     least = 4 * bins * float(np.spacing(max(abs(low), abs(high))))
     if high - low < least:
         low, high = low - max(least, 0.5), high + max(least, 0.5)
@@ -262,7 +264,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     if len(goals) > 1:
         raise InputError("FILE", "runs of one environment with the same objectives", " and ".join(goals))
     measure, *others = (_in_words(name, runs[0]) for name in names_of_measures(runs[0]))
-    minimizes = bool(config_of(runs[0]).strategy.table().get("minimize"))  # the measure; otherwise nsga2 maximizes it
+    minimizes = bool(config_of(runs[0]).strategy.table().get("minimize"))  # the first measure; `maximize` comes later
     # A front with more than two objectives is not a line in this plane.
     no_line = {"ls": "none"} if others else {}
     figure = style.new_figure(6.2)

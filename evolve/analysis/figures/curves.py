@@ -70,6 +70,7 @@ class Facet:
             return np.arange(group.num_generations, dtype=np.float64)
         divisor = 60 if self.axis == "time" else 1  # "time" is in minutes
         name = "steps" if self.axis == "steps" else "seconds"
+        # A row for each run, with a number for each generation.
         rows = [[getattr(record, name) for record in run.records[: group.num_generations]] for run in group.runs]
         # A damaged run file may hold NaN, and an axis needs an end.
         return np.median(np.cumsum(np.nan_to_num(rows), axis=1) / divisor, axis=0)
@@ -111,7 +112,8 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
             _draw_panel(panel, kind, facet, height, small=kind != "fitness" and not stacked)
         if len(facets) > 1:
             facet_panels[0].set_title(facet.title)
-        if any(text.get_va() == "bottom" for text in facet_panels[0].texts):  # names of searches, below the title
+        # Only names of searches are aligned at the bottom. They stand above the panel, so move the title up.
+        if any(text.get_va() == "bottom" for text in facet_panels[0].texts):
             facet_panels[0].set_title(facet_panels[0].get_title(loc="left"), pad=16)
         _share_x_axis(facet_panels, axis, stacked)
     if titled:
@@ -239,7 +241,8 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
     # The ranges and the ticks of the axes. Labels come last, because they depend on the ranges.
     _set_x_range(panel, facet)
     if kind == "connections":
-        panel.set_ylim(0, 1.06 * panel.dataLim.ymax or 1)  # keeps the line of an unpruned network off the edge
+        highest = 1.06 * panel.dataLim.ymax  # keeps the line of an unpruned network off the edge
+        panel.set_ylim(0, highest or 1)  # all numbers may be 0
     elif kind != "fitness":
         panel.set_ylim(bottom=0)
     # Ticks have the format of the numbers in labels: −1,250.

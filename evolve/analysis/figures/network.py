@@ -29,7 +29,7 @@ Places = dict[int, tuple[float, float]]
 
 _COLUMNS = ("source", "tail", "target", "head", "strength", "activity_index")
 _POSITIVE, _NEGATIVE = style.COLOURS[:2]
-_TALLEST = 11.0  # inches, of the figure
+_TALLEST = 11.0  # inches, of the figure without its note
 _MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
 _MOST_KINDS = 3  # of neurons, each counted in the text of a layer; more kinds are counted together
 _MOST_CONNECTIONS = 500  # all drawn; of more connections only the strongest tenth is drawn
@@ -106,6 +106,7 @@ def connections_of(network: Network, mask: Bool, strength: Float32) -> Connectio
     paths = Paths(network)
     parts = []
     begin = 0
+    # Of each matrix, only the first block is needed. `acting` is [rows, columns], of the single mask.
     for (block, *_), (acting,) in zip(paths.matrices, paths.acting(mask[None]), strict=True):
         weights = strength[block.start : block.stop].reshape(block.rows, block.columns)
         rows, columns = np.nonzero(acting)
@@ -115,7 +116,8 @@ def connections_of(network: Network, mask: Bool, strength: Float32) -> Connectio
         # `Activity.weights` has the matrices end to end, each matrix row by row.
         index = begin + rows * acting.shape[1] + columns
         # Coefficients of learning rules may be one row, or one column, for all rows or columns of connections.
-        parts.append((source, rows, target, columns, np.broadcast_to(weights, acting.shape)[rows, columns], index))
+        weights_of_all = np.broadcast_to(weights, acting.shape)
+        parts.append((source, rows, target, columns, weights_of_all[rows, columns], index))
         begin += acting.size
     arrays = (np.concatenate(column) for column in zip(*parts, strict=True))
     columns_of_all: dict[str, Any] = dict(zip(_COLUMNS, arrays, strict=True))
@@ -256,7 +258,8 @@ def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
     connected = drawn.acting.connected  # connections that are not drawn count, too
     places = places_of(drawn.shown)
     tallest = max(map(len, places))
-    figure = style.new_figure(min(max(3.2, 0.24 * tallest + 1.2), _TALLEST) + (0.5 if note else 0.0))
+    height = min(max(3.2, 0.24 * tallest + 1.2), _TALLEST)
+    figure = style.new_figure(height + (0.5 if note else 0.0))
     panel = figure.subplots()
     panel.set_axis_off()
     # Draw the connections, the neurons, and the names of observations, outputs and biases.

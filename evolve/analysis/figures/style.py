@@ -186,7 +186,7 @@ def _with_css_colours(tag: str) -> str:
 
 
 Mark = tuple[float, tuple[float, float] | None]
-"""A value, drawn beside the panel as a shape of `_MARKS`, and its interval, drawn as a bar; None without one."""
+"""A value, drawn beside the panel as a shape of `_MARKS`, and its interval, a bar. The interval may be None."""
 
 
 @dataclass(frozen=True)
@@ -250,8 +250,8 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     heights = [(float(scale.transform(label.y)) - bottom) / (top - bottom) for label in shown]
     needed = [_label_height(label.text) / (_PANEL_SHARE * inches) for label in shown]
     marked = sum(label.mark is not None for label in shown)
-    # From left to right: the panel, the marks (`points` wide), samples of lines, and the texts. `edge` is the right end
-    # of the marks.
+    # From left to right: the panel, the marks, samples of lines, and the texts. `points` is the width of the marks (of
+    # one if there are none) and of a gap of 8 points. `edge` is the right end of this gap.
     points = 8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))
     edge = beside(panel, points / 72)
     left, right = panel.get_xlim()
@@ -261,11 +261,12 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
         # `begin` is where the line to the text begins: by default a pointer, from the end of the line in the panel.
         begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
         if label.mark is not None:
-            mark_edge = beside(panel, _MARK_POINTS * (0.6 + turn % _MOST_MARKS) / 72)
+            # The marks take turns in `_MOST_MARKS` columns. 0.6 is near the middle of a column.
+            mark_place = beside(panel, _MARK_POINTS * (0.6 + turn % _MOST_MARKS) / 72)
             turn += 1
-            _draw_mark(panel, label, mark_edge)
+            _draw_mark(panel, label, mark_place)
             if label.mark[0] == label.y:  # the label belongs to the mark, so the pointer begins at the mark
-                begin = {"xy": (1.0, label.y), "xycoords": mark_edge}
+                begin = {"xy": (1.0, label.y), "xycoords": mark_place}
         # A pointer from a line that ends early crosses the panel, so it is dotted.
         how = {"lw": 0.9, "ls": "-" if right - label.x < 0.05 * (right - left) else ":"}
         text_edge = edge

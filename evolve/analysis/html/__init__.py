@@ -223,7 +223,7 @@ def make_page(
     groups: The groups of the runs that have completed a generation.
     summarize: Plays episodes of a run again. Its second argument says whether to film the champion: the best run of
         each group is filmed, or of the best groups if there are many. None to play no episodes.
-    check: Called before each figure. It may raise Stopped.
+    check: Called before each champion and each figure. It may raise Stopped.
     """
     begun = [run for group in groups for run in group.runs]
     if summarize is None:
@@ -289,7 +289,8 @@ def _front_or_archive(draw: _Draw, number: int, group: RunGroup) -> tuple[str, s
             return None
     except EvolveError as error:
         return group.label, "", str(error)
-    picture = draw(f"kept{number}", what.partition(".")[0], figure)
+    first_sentence, *_ = what.partition(".")
+    picture = draw(f"kept{number}", first_sentence, figure)
     return group.label, f"{_seed_in_words(run, group)}. {what}", picture
 
 

@@ -173,6 +173,7 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     # A kind is a network with a strategy. Options that only one of two kinds has are left out. But groups of one kind
     # may differ in such an option, so each group is compared with the first group of each kind, not only with `first`.
     configs = [group.config for group in groups]
+    # The last entry of a key stays in a dictionary, so `reversed` keeps the first group of each kind.
     kinds = {(config.network.name, config.strategy.name): config for config in reversed(configs)}.values()
     pairs = [comparison.group_differences(kind, config) for kind in kinds for config in configs]
     shown = {key for found in pairs for key, _, _ in without_implied(found)}
@@ -283,6 +284,7 @@ def _mean(found: Evaluation) -> str:
 def comparison_table(ranking: Ranking, groups: Sequence[RunGroup]) -> ReportTable:
     """Return a comparison of groups as a table, with the means of their metrics."""
     columns = (("experiment", "name"), *_number_columns("seeds", "mean", "95 % interval", "against the best"))
+    # The last cell of a row is `against_best`, which gets a dash if it is empty.
     texts = [(sanitize(row.label), *row.cells[:-1], row.against_best or "–") for row in ranking.rows]
     # The last column is left out if no row is compared with the best.
     shown = len(columns) if any(row.against_best for row in ranking.rows) else len(columns) - 1

@@ -233,7 +233,7 @@ class Camera:
 def film_in_memory(
     subjects: Sequence[Subject], condense_to: float
 ) -> tuple[bytes, bytes, tuple[int, int], list[EpisodeResults]]:
-    """Film episodes; return the film as MP4, a still as JPEG, its size, and the results of `film_episodes`."""
+    """Film episodes; return the MP4, a still as JPEG, the still's width and height, and the results of the episodes."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
         results = film_episodes(subjects, path, PAGE_WIDTH, condense_to)

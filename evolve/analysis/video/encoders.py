@@ -211,11 +211,12 @@ def check_library() -> None:
 
 
 def still(path: Path) -> tuple[bytes, tuple[int, int]]:
-    """Return a picture of an MP4 film as JPEG, and its width and height. For a short film, take the last picture."""
+    """Return the picture at `_STILL_TIME` of an MP4 film, or its last picture, as JPEG; and the width and height."""
     with open(path, "rb") as file, library("av").open(file) as film:
         (stream,) = film.streams.video
         frames = itertools.islice(film.decode(stream), math.ceil(_STILL_TIME * stream.average_rate) + 1)
-        picture = deque(frames, maxlen=1).pop().to_image()
+        last = deque(frames, maxlen=1).pop()  # holds only one frame in memory
+        picture = last.to_image()
     written = io.BytesIO()
     picture.save(written, "JPEG", quality=85)
     return written.getvalue(), picture.size

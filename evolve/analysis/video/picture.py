@@ -108,6 +108,7 @@ class NetworkPanel:
         """Set the positions of the layers, and choose the layers that have room for their names."""
         width, height = self._size
         self._top, self._bottom = 0.02 * height, height - 2.1 * self._text_size
+        # The distance between two neurons of the largest layer, see `places_of`.
         self._pitch = (self._bottom - self._top) / (max(map(len, places)) + 1)
         # A minus sign is drawn as a hyphen, so it needs no other font.
         shown = [name.replace("−", "-") for name in (*drawn.inputs, *drawn.outputs)]
@@ -193,12 +194,15 @@ class NetworkPanel:
 
     def _update_strongest(self, signals: Float32, activity: Activity) -> None:
         """Update the strongest recent signal, and the strongest recent activity of each observation and each layer."""
+        # Not the maximum, because a few very strong signals would darken all others.
         strong = float(np.quantile(np.abs(signals), 0.97))
         self._strongest_signal = max(_FADING * self._strongest_signal, strong)
         for layer, (nodes, strongest) in enumerate(zip(activity.nodes, self._strongest_nodes, strict=True)):
-            now = np.abs(np.nan_to_num(nodes))
+            now = np.abs(np.nan_to_num(nodes, posinf=0, neginf=0))
             fading = _FADING if layer else _FADING_OBSERVATION
-            np.maximum(fading * strongest, now.max() if layer else now[: len(strongest)], out=strongest)
+            # One number for the layer, or a number for each neuron of the first layer.
+            present = now.max() if layer else now[: len(strongest)]
+            np.maximum(fading * strongest, present, out=strongest)
             np.maximum(strongest, _FULL_LIGHT, out=strongest)
 
     def _draw_neurons(self, draw: Any, activity: Activity) -> None:
@@ -238,6 +242,7 @@ class Painter:
 
     def __init__(self, frame: UInt8, max_width: int | None, with_network: bool = False) -> None:
         height, width = frame.shape[:2]
+        # The width of the panel, as a share of the frame's width. The panel is square if the limits allow it.
         panel = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if with_network else 0.0
         # A narrow frame is enlarged by a whole number, unless the film would be wider than `max_width`.
         scale = float(max(1, math.ceil(_NARROWEST / width)))
@@ -285,7 +290,7 @@ class Painter:
         # Each value has a reserved place, so that nothing moves when a value grows.
         gap = 0.4 * self._text_size
         places = [
-            letters.getlength(name) + gap + max(letters.getlength(value) for value in (values[name], widest))
+            letters.getlength(name) + gap + max(letters.getlength(values[name]), letters.getlength(widest))
             for name, widest in _RESERVED
         ]
         # In two rows, the values are below the names. In one row, they are at the right end.

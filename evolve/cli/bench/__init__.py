@@ -1,7 +1,7 @@
 """evolve bench: measure the speed of the engine as a share of upper bounds, which are measured as well.
 
-A pair is a measurement of bare environments (the upper bound), and then one of the engine. The speed of a machine
-drifts, so compare the ratios of pairs, not the rates of different pairs.
+In a pair, a measurement of the engine follows a measurement of bare environments (the upper bound). The speed of a
+machine drifts, so compare the ratios of pairs, not the rates of different pairs.
 """
 
 import argparse
@@ -145,6 +145,7 @@ _COST_HEADINGS = ("\nratio", "rank 0\nCPU ms", "rank 0\nCPU", "ask+tell\nms", "m
 
 
 def _cost_cells(row: Row) -> tuple[str, ...]:
+    """Return the cells below `_COST_HEADINGS`. "rank 0 CPU" is the CPU time of rank 0 as a share of the duration."""
     idle = row["idle"]
     return (f"{row['ratio']:.3f}", f"{row['cpu_seconds'] * 1e3:,.0f}", f"{row['cpu_seconds'] / row['seconds']:.1%}",
             f"{row['serial_seconds'] * 1e3:,.0f}", f"{row['bytes'] / 1e6:.1f}",
@@ -160,7 +161,7 @@ def _rollout_table(rows: list[Row]) -> str:
     workers = max(rows[0]["ranks"] - 1, 1)
     title = (
         f"\n{pluralize(rows[0]['ranks'], 'rank')}: {rows[0]['steps']:,} environment steps by "
-        f"{pluralize(workers, 'worker')}, and by {workers} bare process{'es' * (workers > 1)}"
+        f"{pluralize(workers, 'worker')}, and by {workers} bare process{'es' if workers > 1 else ''}"
     )
     lines = [(f"{row['bare_rate']:,.0f}", f"{row['rate']:,.0f}", *_cost_cells(row)) for row in rows]
     return "\n".join([title, _table(("bare\nsteps/s", "engine\nsteps/s", *_COST_HEADINGS), *lines), _median(rows)])
@@ -171,14 +172,14 @@ def _schedule_table(rows: list[Row]) -> str:
     title = f"\n{pluralize(rows[0]['ranks'], 'rank')}, environments that only sleep"
     times = ("ideal_seconds", "list_seconds", "seconds")
     lines = [(*(f"{row[name]:.2f}" for name in times), *_cost_cells(row)) for row in rows]
-    note = "ideal: no worker ever waits; free: a scheduler without cost waits only at the end; ratio: ideal to real"
+    note = "ideal: no worker ever waits; free: workers wait only at the end, scheduling is free; ratio: ideal to real"
     return "\n".join([title, _table(("ideal\ns", "free\ns", "real\ns", *_COST_HEADINGS), *lines), _median(rows), note])
 
 
 def _sweep(
     experiment: Experiment, run: Path, arguments: dict[str, Any], argv: list[str], stop: StopFlag, show: Any
 ) -> dict[int, Any]:
-    """Measure the rollouts for each number of ranks, and show a table after each; return their rows."""
+    """Measure the rollouts, or only the scheduling, for each number of ranks; show the tables, and return the rows."""
     sweep: dict[int, Any] = {}
     # With --json, environments print to stderr, and only JSON is on stdout.
     words = ["-m", "evolve.bench", *argv, "--json", measurements.MEASURE, str(run)]

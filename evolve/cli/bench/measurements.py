@@ -1,8 +1,9 @@
 """The measurements of the bench: generations of the training loop, and lower bounds of their time.
 
-`compare` plays a generation by the training loop over MPI, and the same episodes in bare processes. `schedule` compares
-the engine with the sum of sleeping episodes. `timed` measures generations. The other lower bounds are the start of the
-program (`startup_seconds`), a step of the network (`network_row`) and a step of bare environments (`engine_rows`).
+`compare` plays a generation by the training loop over MPI, and the same episodes in bare processes. `schedule` plays
+episodes that only sleep, and compares the time with the sum of their durations. `timed` measures generations. The other
+lower bounds are the start of the program (`startup_seconds`), a step of the network (`network_row`) and a step of bare
+environments (`engine_rows`).
 """
 
 import gc
@@ -242,7 +243,7 @@ class BareProcesses:
             self._shares = self._all_results(partial(_record_share, experiment, run), shares)
 
     def _all_results(self, function: Callable[[Any], Any], shares: Sequence[Any]) -> list[Any]:
-        """Return the results of a function for all shares, one in each process. Raises an error of a process."""
+        """Return the results of a function for all shares, computed in the processes. Raises an error of a process."""
         futures = [self._pool.submit(function, share) for share in shares]
         try:
             others = set(futures)
@@ -314,8 +315,8 @@ def list_schedule(durations: list[float], workers: int) -> float:
     return max(free)
 
 
-def _seconds(words: Sequence[str]) -> tuple[float, float, str]:
-    """Run Python with command-line arguments. Return its duration, the time of its start, and its stderr."""
+def _run_python(words: Sequence[str]) -> tuple[float, float, str]:
+    """Run Python with command-line arguments. Return its duration in seconds, the time of its start, and its stderr."""
     # `_RUN` prints a time of the clock `time.time`, so the start is needed by this clock, too.
     begin, before = time.perf_counter(), time.time()
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
@@ -342,9 +343,9 @@ def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str
     experiment.write_text(shortest_run(config).to_toml(), encoding="utf-8")
     bare, imported, first = [], [], []
     for number in range(rounds):
-        bare.append(_seconds(["-c", "pass"])[0])
-        imported.append(_seconds(["-c", "import evolve.cli.run"])[0])
-        _, before, output = _seconds(["-c", _RUN, str(experiment), "-o", f"{directory}/{number}"])
+        bare.append(_run_python(["-c", "pass"])[0])
+        imported.append(_run_python(["-c", "import evolve.cli.run"])[0])
+        _, before, output = _run_python(["-c", _RUN, str(experiment), "-o", f"{directory}/{number}"])
         first.append(float(output.split()[-1]) - before)
     return {"python": min(bare), "import": min(imported), "first_step": min(first),
             "import_budget": _IMPORT_BUDGET, "first_step_budget": _FIRST_STEP_BUDGET}  # fmt: skip

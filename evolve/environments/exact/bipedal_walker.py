@@ -78,7 +78,8 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
         obstacles: The height and depth of the obstacles, as a share of Gymnasium's.
     """
     # This is Gymnasium's state machine, with the same order of random numbers. `counter` is the number of vertices
-    # before the next kind of ground. `original` is the height of the ground before the present pit or stairs.
+    # before the next kind of ground. `begins` marks the first vertex of a kind, except at the start. `original` is the
+    # height of the ground before the present pit or stairs.
     terrain = Terrain()
     step_height, depth = STEP * obstacles, 4 * STEP * obstacles
     grass, stump, stairs, pit = range(4)
@@ -90,11 +91,13 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
         if state == grass and not begins:
             # A random slope that leads back to the height START.
             below = START - y
-            velocity = 0.8 * velocity + 0.01 * ((below > 0) - (below < 0))
+            sign = (below > 0) - (below < 0)
+            velocity = 0.8 * velocity + 0.01 * sign
             if i > START_PAD:
                 velocity += generator.uniform(-1, 1) / SCALE
             y += velocity
         elif state == pit and begins:
+            # A pit lies between two blocks, each one step wide. The ground has its old height at both edges.
             counter = generator.integer(3, 5)
             for shift in (0.0, STEP * counter):
                 terrain.add_block(x + shift, x + STEP + shift, y, y - depth)
@@ -114,6 +117,7 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
                 terrain.add_block(x + (s * width) * STEP, x + ((1 + s) * width) * STEP, low, high)
             counter = steps * width
         elif state == stairs:
+            # The ground is a slope of one stair for each `width` vertices.
             y = original + ((steps * width - counter - direction) / width * direction) * step_height
         begins = False
         terrain.heights.append(y)
@@ -176,10 +180,12 @@ def _model(hardcore: bool, action_share: float) -> Any:
     hull["p"] = x, y
     model["hull"][0] = hull
     for leg, side in enumerate((-1, 1)):
+        # Of thigh and shin: half of the width, and the distance of the centre below y - LEG_DOWN.
         for part, (width, down) in enumerate(((LEG_W / 2, LEG_H / 2), (0.8 * LEG_W / 2, LEG_H * 3 / 2))):
             limb = polygons.box(width, LEG_H / 2, 1.0, [0.0] * 2)
             limb["p"], limb["a"] = (x, y - down - LEG_DOWN), side * 0.05
             model["hull"][1 + 2 * leg + part] = limb
+        # Hip and knee: the hip joins hull and thigh, the knee joins thigh and shin.
         hinges = model["hinge"][2 * leg : 2 * leg + 2]
         hinges["a"], hinges["b"] = (0, 1 + 2 * leg), (1 + 2 * leg, 2 + 2 * leg)
         hinges["anchor_a"], hinges["anchor_b"] = ((0, LEG_DOWN), (0, -LEG_H / 2)), (0, LEG_H / 2)
@@ -202,7 +208,7 @@ def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
 
 
 def _shaping(states: Any) -> Float64:
-    """Return the shaping term [k] of states [k]: higher for a hull that is farther to the right, and upright."""
+    """Return Gymnasium's shaping term [k] of states [k]: higher for a hull that is farther right, and upright."""
     hull = states["body"][:, 0]
     return 130 * hull["p"][:, 0].astype(np.float64) / SCALE - 5.0 * np.abs(hull["a"].astype(np.float64))
 
@@ -210,6 +216,7 @@ def _shaping(states: Any) -> Float64:
 _PARAMETERS = (
     "gravity", "friction", "leg_1", "leg_2", "leg_1_later", "leg_2_later", "changes_at", "obstacles", "fall"
 )  # fmt: skip
+"""The settings in the field `parameter` of a world, in the order of kernels/bipedal_walker.h."""
 
 
 def _parameter(states: Any, name: str) -> Any:
@@ -290,7 +297,8 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         """Return the distances at which the rays meet the ground, as shares of their length: [10, k]."""
         p = vectors(states["body"]["p"][:, 0])
         # Box2D gets both ends of a ray in float32, so round the end first, and then subtract.
-        ends = p[:, None].astype(np.float64) + (self.rays * (1, -1)).T[..., None]
+        from_hull = (self.rays * (1, -1)).T  # (x, y) of the ends, [2, 10]; y points up, and the rays point down
+        ends = p[:, None].astype(np.float64) + from_hull[..., None]
         rays = ends.astype(np.float32) - p[:, None]
         shares = ray_to_edges(states, self.model, p, rays)
         return ray_to_blocks(states, p, rays, shares) if self.options.hardcore else shares

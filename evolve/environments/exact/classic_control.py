@@ -43,7 +43,7 @@ class Acrobot(ExactTask[NoOptions]):
         # θ1, θ2, ω1, ω2, without the sines and cosines, which `_state` computes again.
         start = states[[0, 3, 6, 7]]
         stages = [_derivatives(states, torque)]
-        for seconds in (0.1, 0.1, 0.2):
+        for seconds in (0.1, 0.1, 0.2):  # a step takes 0.2 s: two stages in its middle, the last at its end
             stages.append(_derivatives(_state(start + seconds * stages[-1]), torque))
         weighted_sum = ((stages[0] + 2.0 * stages[1]) + 2.0 * stages[2]) + stages[3]
         angle1, angle2, w1, w2 = start + (0.2 / 6.0) * weighted_sum
@@ -133,7 +133,7 @@ class CartPole(ExactTask[CartPoleOptions]):
         inertia = length * (4.0 / 3.0 - masspole * (cosine * cosine) / total_mass)
         angular = (gravity * sine - cosine * force_per_mass) / inertia
         linear = force_per_mass - moment * angular * cosine / total_mass
-        # Explicit Euler: positions change by the speeds of the step before.
+        # Explicit Euler with steps of 0.02 s: positions change by the speeds of the step before.
         x, v, angle, w = moved = np.stack([x + 0.02 * v, v + 0.02 * linear, angle + 0.02 * w, w + 0.02 * angular])
         over = (x < -2.4) | (x > 2.4) | (angle < -_MAX_POLE_ANGLE) | (angle > _MAX_POLE_ANGLE)
         return Moved(np.concatenate([moved, states[4:]]), np.ones(len(outputs)), over)

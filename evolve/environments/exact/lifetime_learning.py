@@ -22,7 +22,8 @@ MOST_SWITCHES = 20
 class BanditOptions(Options):
     """The settings of the bandit."""
 
-    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)  # below DRAWS_TO_BEGIN, because each arm needs a draw
+    # Each arm needs a draw. The limit of 61 is from earlier versions, which limited an observation to 64 numbers.
+    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)
     """The number of arms."""
     pulls: int = Field(100, ge=1, le=100_000)
     """The number of pulls in an episode. Each pull takes two steps."""
@@ -68,7 +69,7 @@ class Bandit(ExactTask[BanditOptions]):
         return np.stack([*(draws.number(arm) for arm in range(self.options.arms)), zeros - 1, zeros])
 
     def observe(self, states: Float64) -> Float64:
-        """Return [arms + 3, k]: flags of a pulling and a showing step, the pulled arm (one-hot), its result (±1)."""
+        """Return [arms + 3, k]: flags of pulling and showing steps, the pulled arm (one-hot), its result (±1 or 0)."""
         *_, pulled, paid = states
         arms = np.arange(self.options.arms)[:, None] == pulled
         result = np.where(pulled < 0, 0.0, 2.0 * paid - 1.0)
@@ -100,7 +101,8 @@ class _OneOutputTask(ExactTask[OptionsT]):
 class CuesOptions(Options):
     """The settings of the cues."""
 
-    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)  # each cue needs a draw, and so does the choice of the first cue
+    # Each cue needs a draw, and so does the choice of the first cue. The limit of 62 is from earlier versions.
+    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)
     """The number of cues."""
     presentations: int = Field(8, ge=1, le=10_000)
     """The number of times that an episode shows each cue. Each presentation takes two steps."""
@@ -202,6 +204,7 @@ class TrialOptions(Options):
     def switch_trials(self, draws: Draws) -> Float64:
         """Return [switches, k]: the trials at which the best answer changes."""
         span = self.trials // (self.switches + 1)
+        # A switch is from 2 trials before to 2 trials after the end of a span. Draw 0 is for the first answer.
         rows = [span * (i + 1) + np.floor(draws.number(1 + i) * 5.0) - 2 for i in range(self.switches)]
         return np.array(rows).reshape(self.switches, len(draws.seeds))
 

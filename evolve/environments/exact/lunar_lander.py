@@ -45,7 +45,7 @@ LEG_SPRING_TORQUE = 40
 CHUNKS = 11  # the vertices of the moon's surface
 MOON_FRICTION, BOTTOM_FRICTION = 0.1, 0.2
 INITIAL_RANDOM = 1000.0  # the largest force of the first push in x and in y, in newtons
-MAIN_ENGINE_POWER, SIDE_ENGINE_POWER = 13.0, 0.6  # the impulse in a step at full power, by meter of the engine's offset
+MAIN_ENGINE_POWER, SIDE_ENGINE_POWER = 13.0, 0.6  # the impulse of a step at full power, per meter of an engine's offset
 FPS = 50  # steps per second
 # ln 2 in two parts. Small multiples of the first part are exact (Cody and Waite).
 _LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")
@@ -138,11 +138,11 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     def model(self) -> Any:
         """The bodies and joints, a record of `frames.MODEL`."""
         model = np.zeros((), frames.MODEL)
-        # The first edge is the bottom of the picture; the others are the moon.
+        # The first edge is the bottom of the picture (base = 1). The others are the moon.
         model["num_bodies"], model["num_joints"], model["num_edges"], model["base"] = 3, 2, CHUNKS, 1
         # Box2D's island solver begins at the body that was created last.
         model["body_order"][:3], model["joint_order"][:2] = (2, 0, 1), (1, 0)
-        # The kernel reads the options of the task in `flag` and `option`.
+        # The kernel reads the options of the task: bit 0 of `flag` is `continuous`, and bit 1 is `enable_wind`.
         model["flag"] = self.options.continuous + 2 * self.options.enable_wind
         model["option"][0] = self.action_share
         model["x"][: CHUNKS + 2] = 0, WIDTH, *(WIDTH / (CHUNKS - 1) * i for i in range(CHUNKS))
@@ -175,7 +175,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         reset_bodies(states, self.model)
         states["gravity"] = states["parameter"][:, 0]
         for state, seed in zip(states, draws.seeds.tolist(), strict=True):
-            # After `reset_bodies`, which clears forces: this draws the force of the first push.
+            # `_draw_episode` sets the force of the first push, so call it after `reset_bodies`, which clears forces.
             self._draw_episode(state, seed)
         # No engine fires in the first step, but the wind may blow, and the dispersion is drawn.
         self._apply_forces(states, _Engines(*np.zeros((3, len(states)))))
@@ -222,7 +222,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         reward = shaping - states["shaping"] - engines.main * 0.30 - engines.side * 0.03
         states["shaping"] = shaping
         lost = (states["crashed"] != 0) | (np.abs(observations[0]) >= 1.0)
-        # Rest comes before loss below, because Gymnasium tests for rest last.
+        # A lander that is both at rest and lost gets 100, because Gymnasium tests for rest last.
         landed = states["body"]["awake"][:, 0] == 0
         return Moved(states, np.where(landed, 100.0, np.where(lost, -100.0, reward)), lost | landed)
 

@@ -1,10 +1,11 @@
 """`ExactTask`, the base class of exact tasks: operations on arrays define their episodes.
 
-States are arrays [S, k] of float64, one column for each of k episodes. IEEE 754 defines every operation and its
-rounding. The kernels do the same operations in the same order, so they give the same bits.
+States are arrays [S, k] of float64, one column for each of k episodes. Worlds of rigid bodies are records [k] instead.
+IEEE 754 defines every operation and its rounding. The kernels do the same operations in the same order, so they give
+the same bits.
 
 Random numbers come from `Draws`. Tasks that repeat Gymnasium's episodes use `Pcg64` instead, the generator of
-Gymnasium. Each episode has its own, with the seed of its environment. `Pcg64` gives the bits of NumPy's generator, but
+Gymnasium, one for each episode, with the seed of its environment. `Pcg64` gives the bits of NumPy's generator, but
 converts them to numbers in Python. In NumPy's C code, a compiler may fuse a multiplication and an addition, and then
 numbers depend on the processor.
 """
@@ -54,7 +55,7 @@ class Draws:
     steps: Int64
 
     def number(self, number: int) -> Float64:
-        """Return [k]: a random number of each episode for its beginning. number: its index, below DRAWS_TO_BEGIN."""
+        """Return [k]: each episode's random number with index `number`, below DRAWS_TO_BEGIN, for its beginning."""
         return draws(self.seeds, np.full_like(self.seeds, number))
 
     def between(self, number: int, low: float, high: float) -> Float64:
@@ -87,6 +88,7 @@ class ExactTask(Generic[OptionsT]):
     kernel: ClassVar[str]
     """The name of the kernel: `environments/kernels/NAME.h`, with functions `NAME_…`."""
     settings: ClassVar[type[Options]] = NoOptions
+    """The class of `options`."""
     kernel_settings: ClassVar[tuple[str, ...]] = ()
     """The settings that the kernel reads, in its order."""
     discrete: ClassVar[bool] = True
@@ -159,13 +161,17 @@ class ExactTask(Generic[OptionsT]):
         options: Any = self.options
         if self.randomize:
             drawn = {name: np.array(values, np.float64) for name, values in draw(self.randomize, seeds).items()}
-            options = SimpleNamespace(**self.options.model_dump() | drawn)
+            options = SimpleNamespace(**(self.options.model_dump() | drawn))
         # A parameter is one number if it depends on no drawn setting, otherwise an array [k].
-        rows = self.parameters(options)
-        return np.array([np.broadcast_to(row, seeds.shape) for row in rows], np.float64).reshape(len(rows), len(seeds))
+        rows = [np.broadcast_to(row, seeds.shape) for row in self.parameters(options)]
+        # The array of an empty list has one dimension, so set the shape.
+        return np.array(rows, np.float64).reshape(len(rows), len(seeds))
 
     def kernel_constants(self) -> UInt8:
-        """Return the constants of the kernel as bytes: settings and largest action, or the model of a world."""
+        """Return the constants of the kernel as bytes: its settings and the largest action, in float64.
+
+        A task with a world returns the model of the world instead.
+        """
         settings = (float(getattr(self.options, name)) for name in self.kernel_settings)
         return np.array([*settings, self.largest_action]).view(np.uint8)
 
@@ -202,7 +208,7 @@ AnyTask = ExactTask[Any]
 def largest(outputs: Float32) -> Int64:
     """Return [k]: the index of the largest output in each row of outputs [k, A]; of equal outputs the first.
 
-    If output 0 is NaN, the index is 0. Any other NaN counts as -inf.
+    If output 0 is NaN, the index is 0. Any other NaN counts as -inf. In the kernels, comparisons with NaN are false.
     """
     missing = np.isnan(outputs)
     best = np.where(missing, np.float32(-np.inf), outputs).argmax(axis=1)
@@ -271,7 +277,7 @@ class Pcg64:
         return low + (high - low) * self.random()
 
     def integer(self, low: int, high: int) -> int:
-        """Return a whole number from low to high - 1 (Lemire, 2019). If there is only one, nothing is drawn."""
+        """Return a whole number from low to high - 1 (Lemire, 2019). If low is the only one, nothing is drawn."""
         count = high - low
         if count == 1:
             return low
