@@ -65,9 +65,10 @@ class RunFile(RunLog):
     best: tuple[float, int] = (np.nan, 0)
     """The best fitness of all generations, and the first generation with it. NaN if no fitness is a number."""
     flush_cost: float = 0.0
-    """Seconds that the last flush took."""
+    """The seconds of the quicker one of the last two flushes, so that one slow flush does not count."""
     flushed_at: float = -np.inf
     """The monotonic time of the last flush."""
+    _last_took: float = np.inf  # seconds of the last flush
     _exists: bool = False  # whether the path holds a file of this run
     _num_hashes: int = 0  # step hashes in the file
     _num_validations: int = 0  # validations in the file
@@ -161,7 +162,9 @@ class RunFile(RunLog):
             raise RunError(f"{self.path} cannot be written ({error}). ", *cure) from error
         self._flushed = content
         self.flushed_at = time.monotonic()
-        self.flush_cost = self.flushed_at - begin
+        took = self.flushed_at - begin
+        self.flush_cost = min(took, self._last_took)
+        self._last_took = took
 
     def forget_validations(self) -> None:
         """Drop all validations. The next flush removes them from the file."""
