@@ -103,8 +103,31 @@ def packages_used_by(module: str) -> set[str]:
 
     Python itself and evolve are left out, as is the package of the module.
     """
-    found = {_package_of(item) for item in [*_contents(sys.modules.get(module)).values()]}
+    found = {name.partition(".")[0] for name in _modules_imported_by(module)}
     return found - {"", "evolve", module.partition(".")[0], *sys.stdlib_module_names}
+
+
+def own_modules_used_by(module: str) -> set[str]:
+    """Return the loaded modules of the user from which a module has imported something, directly or through others.
+
+    The result includes the module itself. It has no modules of installed packages (in a folder such as site-packages).
+    """
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        file = _contents(sys.modules.get(name)).get("__file__")
+        path = Path(file if isinstance(file, str) else "")
+        is_installed = any(part.endswith("-packages") for part in path.parts)
+        is_of_others = is_installed or name.partition(".")[0] in {"evolve", *sys.stdlib_module_names}
+        if path.suffix == ".py" and not is_of_others and name not in found:
+            found.add(name)
+            waiting += _modules_imported_by(name)
+    return found
+
+
+def _modules_imported_by(module: str) -> set[str]:
+    return {_module_of(item) for item in [*_contents(sys.modules.get(module)).values()]}
 
 
 def _contents(item: object) -> dict[str, Any]:
@@ -113,13 +136,13 @@ def _contents(item: object) -> dict[str, Any]:
     return object.__getattribute__(item, "__dict__") if issubclass(type(item), ModuleType) else {}
 
 
-def _package_of(item: object) -> str:
-    """Return the package of a module, a class or a function; "" if unknown, or for other objects."""
+def _module_of(item: object) -> str:
+    """Return the name of a module, or of the module of a class or a function; "" if unknown, or for other objects."""
     name: object = _contents(item).get("__name__")
     if issubclass(type(item), type | FunctionType | BuiltinFunctionType):
         with suppress(Exception):  # a metaclass may define the attribute
             name = item.__module__
-    return name.partition(".")[0] if isinstance(name, str) else ""
+    return name if isinstance(name, str) else ""
 
 
 def _fingerprint(content: bytes) -> str:

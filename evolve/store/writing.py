@@ -154,8 +154,11 @@ class RunFile(RunLog):
             with _WRITING, uninterrupted():  # HDF5 may crash if a method of `DeferredErrorFile` raises
                 self._replace()
         except OSError as error:
-            gone = not self._target.parent.exists()
-            mend = "Put its directory back" if gone else "Free disk space or mend the error"
+            mend = "Free disk space or mend the error"
+            if not self._target.parent.exists():
+                mend = "Put its directory back"
+            elif self._exists and not self._target.exists():  # its earlier generations are nowhere else
+                mend = "Put the file back"
             # Until the first flush the path holds the run that this one replaces.
             verb, option = ("begin again", "overwrite") if self.replaces else ("continue", "resume")
             cure = f"{mend}, and {verb} with ", Setting(option, True), "."

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from evolve import __version__, environments, strategies
-from evolve.cluster import Transport, packages_used_by
+from evolve.cluster import Transport, own_modules_used_by, packages_used_by
 from evolve.config import Config, flatten, names_function
 from evolve.config.registry import points_of
 from evolve.errors import FAILURES, SOURCE, sanitize
@@ -103,9 +103,14 @@ def packages_of(config: Config) -> dict[str, str]:
 
 
 def module_digests(config: Config) -> dict[str, str]:
-    """Return 16 hexadecimal digits of the SHA-256 of the file of each module of the user, by its name."""
+    """Return 16 hexadecimal digits of the SHA-256 of the file of each module of the user, by its name.
+
+    The modules are the ones that the configuration names, and the user's modules that these use.
+    """
     found = {}
-    for name in _modules_of_user(config):
+    modules = _modules_of_user(config)
+    modules += [used for named in modules for used in sorted(own_modules_used_by(named))]
+    for name in dict.fromkeys(modules):
         # A fitness function may not have been imported yet, and its package may raise any error.
         with contextlib.suppress(*FAILURES):
             spec = importlib.util.find_spec(name)

@@ -350,6 +350,7 @@ def test_odd_contents_of_a_module_do_not_stop_a_run(monkeypatch):
     vars(odd).update({str(i): item for i, item in enumerate([*here, nameless, ModuleType(".relative"), np.random])})
     monkeypatch.setitem(sys.modules, "odd", odd)
     assert worker.packages_used_by("odd") == {"lazy", "numpy"}
+    assert worker.own_modules_used_by("odd") <= {"odd", "lazy"}
     monkeypatch.setitem(sys.modules, "lazy", Lazy("lazy"))
     monkeypatch.setattr(odd, "__version__", object(), raising=False)
     assert worker.loaded_versions(text_of("odd")).items() >= {"odd": "", "lazy": "", "numpy": np.__version__}.items()

@@ -367,6 +367,17 @@ def test_a_full_disk_is_named_from_another_directory(path, monkeypatch):
         file.append(record(2), {})
 
 
+def test_a_file_that_was_moved_is_named_and_may_be_put_back(path):
+    file = write(path)
+    path.rename(away := path.with_name("away.h5"))
+    file.append(record(2), {}, flush=False)
+    with pytest.raises(RunError, match=r"Put the file back, and continue with resume=True\.$"):
+        file.flush()
+    away.rename(path)
+    file.flush()
+    assert store.read(path).num_generations == 3
+
+
 def test_a_directory_that_was_moved_is_named(path, tmp_path):
     file = write(path)
     file.flush_cost = 0.0

@@ -36,20 +36,44 @@ def test_a_strategy_of_another_package_has_a_digest(monkeypatch):
     point = EntryPoint("mine", "toys:Elsewhere", "evolve.strategy")
     monkeypatch.setattr(manifest, "points_of", lambda section, _: (point,) if section == "strategy" else ())
     named = parse(Config, {"env": {"id": "CartPole-v1"}, "strategy": {"name": "ga"}})
-    assert [*manifest.module_digests(named)] == ["toys"]
+    assert [*manifest.module_digests(named)] == ["toys", "arithmetic"]
 
 
 def test_the_modules_of_the_user_have_digests(tmp_path, monkeypatch):
     named = {"env": {"id": "toys:Elsewhere-v0"}, "fitness": "toy_fitness:worst_two"}
     found = manifest.module_digests(parse(Config, named))
-    assert [*found] == ["toys", "toy_fitness"]
+    assert [*found] == ["toys", "toy_fitness", "arithmetic"]  # toys imports a part of arithmetic
     (changed := tmp_path / "toys.py").write_bytes(Path(toys.__file__).read_bytes() + b"#")
     monkeypatch.setattr(toys.__spec__, "origin", str(changed))
     monkeypatch.setattr(toy_fitness.__spec__, "origin", str(tmp_path / "gone.py"))
     now = manifest.module_digests(parse(Config, named))
-    assert [*now] == ["toys"]
-    assert now["toys"] != found["toys"]
+    assert [*now] == ["toys", "arithmetic"]
+    assert [name for name in now if now[name] != found[name]] == ["toys"]
     assert manifest.module_digests(parse(Config, {"env": {"id": "CartPole-v1"}, "fitness": "quantile:0.5"})) == {}
+
+
+def test_the_files_that_a_module_of_the_user_imports_have_digests(tmp_path, monkeypatch):
+    for name, text in [
+        ("arms/__init__.py", "from arms.task import Arm"),
+        ("arms/task.py", "import json\nimport numpy\nfrom levers import pull\nclass Arm: pass"),
+        ("arms/unused.py", ""),
+        ("levers.py", "import springs\ndef pull(): pass"),
+        ("springs.py", "import levers"),
+        ("site-packages/bought.py", "def buy(): pass"),
+    ]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "springs.py").write_text("import levers\nfrom bought import buy")
+    named = parse(Config, {"env": {"id": "arms:Arm"}})
+    assert [*manifest.module_digests(named)] == ["arms"]  # not imported yet
+    importlib.import_module("arms")
+    before = manifest.module_digests(named)
+    assert [*before] == ["arms", "arms.task", "levers", "springs"]
+    (tmp_path / "levers.py").write_text("def pull(): return 1")
+    now = manifest.module_digests(named)
+    assert [name for name in now if now[name] != before[name]] == ["levers"]
 
 
 def test_a_module_that_cannot_be_imported_has_no_digest(tmp_path, monkeypatch):
