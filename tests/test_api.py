@@ -310,7 +310,7 @@ def test_a_wrapper_may_be_a_class(here):
 def test_a_file_that_this_process_writes_is_refused_with_a_cure(here):
     iterator = evolve.iterate(**SMALL, output="at", seed=2)
     next(iterator)
-    with pytest.raises(InputError, match=r"this process: close .*evolve\.iterate"):
+    with pytest.raises(InputError, match=r"This script has started that run: close .*evolve\.iterate"):
         evolve.train(**SMALL, output="at", seed=2, resume=True)
     iterator.close()
     assert evolve.train(**SMALL, output="at", seed=2, resume=True).complete

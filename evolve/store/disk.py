@@ -5,6 +5,7 @@ import errno
 import fcntl
 import io
 import os
+import re
 import signal
 import socket
 import stat
@@ -210,11 +211,26 @@ def _locked_error(path: Path, descriptor: int) -> InputError:
     # `Lock` has written the name of the process into the lock file.
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another "
-    if holder == f"process {os.getpid()} on {socket.gethostname()}":
-        cure = "It is this process: close the iterator of evolve.iterate, or choose another "
+    number = re.fullmatch(rf"process (\d+) on {re.escape(socket.gethostname())}", holder)
+    if number is not None and _has_started(int(number[1])):
+        cure = "This script has started that run: close the iterator of evolve.iterate, or choose another "
     got = f"{path}, which {holder} is writing"
     another = Setting("output.directory")
     return InputError("output.directory", "a run file that is not being written", got, cure, another, ".")
+
+
+def _has_started(pid: int) -> bool:
+    """Return whether a process is this one, or one that this process has started, directly or through others."""
+    # An iterator with workers starts mpirun, which starts rank 0.
+    while pid > 1:
+        if pid == os.getpid():
+            return True
+        try:
+            # "pid (name) state parent …"; the name may have spaces and brackets.
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # the process has ended, or this is no Linux
+            return False
+    return False
 
 
 _HELD: set[int] = set()

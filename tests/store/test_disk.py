@@ -187,7 +187,9 @@ def test_a_lock_ends_with_its_process_although_a_fork_lives_on(tmp_path):
     words = [sys.executable, "-W", "ignore", "-c", FORKS, str(path)]
     with subprocess.Popen(words, env=environment(), stdin=-1, stdout=-1, text=True) as process:  # -1: a pipe
         assert process.stdout.readline() == "forked\n"
-        with pytest.raises(InputError, match=f"which process {process.pid} on .* is writing"):
+        with pytest.raises(
+            InputError, match=rf"which process {process.pid} on .* is writing\. This script has started that run: close"
+        ):
             store.check_unlocked(path)
         process.kill()
         process.wait()
