@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import evolve
-from evolve.environments.spaces import action_decoder, is_rounded, kind_of, members_of, observation_encoder, stretch
+from evolve.environments.spaces import (
+    action_decoder,
+    divisor_of,
+    is_rounded,
+    kind_of,
+    members_of,
+    observation_encoder,
+    stretch,
+)
 from evolve.errors import InputError, sanitize
 from evolve.genome import Genomes
 from evolve.numerics.native import ADDRESS, FLOAT
@@ -163,16 +171,18 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
 
 
 def describe_spaces(experiment: Experiment) -> list[str]:
-    """Return lines with the indices of parts of a Dict or Tuple observation, and formulas for parts of the action."""
+    """Return lines with the indices of parts of the observation, and formulas for parts of the action."""
     spaces, scale = experiment.spaces, experiment.config.env.action_scale
     lines = []
     first = 0
-    # The parts of the observation. An observation without parts is explained by the template.
-    if kind_of(spaces.observation) in ("Dict", "Tuple"):
-        for name, space in _parts("observation", spaces.observation):
-            size, _ = observation_encoder(space)
-            lines.append(f"{_range('observation', first, size)}: {name}")
-            first += size
+    # The parts of the observation. The template explains an observation without parts, but not how an image is scaled.
+    for name, space in _parts("observation", spaces.observation):
+        size, _ = observation_encoder(space)
+        divisor = divisor_of(space)
+        if divisor != 1 or kind_of(spaces.observation) in ("Dict", "Tuple"):
+            scaled = "" if divisor == 1 else f", divided by {divisor}"
+            lines.append(f"{_range('observation', first, size)}: {name}{scaled}")
+        first += size
     if spaces.action is None:
         return [*lines, "The task reads the outputs in its own way."]
     # The parts of the action. `first` is the number of the first output of a part.

@@ -3,8 +3,8 @@
  * void policy_reset(void)                                    starts an episode: clears the memory of the last one
  * void policy_step(const float *observation, float *output)  advances the network by one step
  *
- * observation: POLICY_OBSERVATIONS numbers, flattened as in training: 8-bit images divided by 255, discrete values
- * one-hot. output: POLICY_OUTPUTS numbers in [-1, 1].
+ * observation: POLICY_OBSERVATIONS numbers, flattened as in training, discrete values one-hot.
+ * output: POLICY_OUTPUTS numbers in [-1, 1].
 $spaces
  *
  * It allocates nothing: $constants bytes of constants, $state bytes of state.

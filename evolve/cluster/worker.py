@@ -1,5 +1,6 @@
 """A worker is a rank that plays episodes for rank 0. It also keeps a shared state, and answers questions about it."""
 
+import ast
 import hashlib
 import json
 import math
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
+from importlib.util import resolve_name
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Protocol
@@ -103,12 +105,12 @@ def packages_used_by(module: str) -> set[str]:
 
     Python itself and evolve are left out, as is the package of the module.
     """
-    found = {name.partition(".")[0] for name in _modules_imported_by(module)}
+    found = {_package_of(item) for item in [*_contents(sys.modules.get(module)).values()]}
     return found - {"", "evolve", module.partition(".")[0], *sys.stdlib_module_names}
 
 
 def own_modules_used_by(module: str) -> set[str]:
-    """Return the loaded modules of the user from which a module has imported something, directly or through others.
+    """Return the loaded modules of the user that the source of a module imports, directly or through others.
 
     The result includes the module itself. It has no modules of installed packages (in a folder such as site-packages).
     """
@@ -116,18 +118,31 @@ def own_modules_used_by(module: str) -> set[str]:
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        file = _contents(sys.modules.get(name)).get("__file__")
+        contents = _contents(sys.modules.get(name))
+        file, package = contents.get("__file__"), contents.get("__package__")
         path = Path(file if isinstance(file, str) else "")
         is_installed = any(part.endswith("-packages") for part in path.parts)
         is_of_others = is_installed or name.partition(".")[0] in {"evolve", *sys.stdlib_module_names}
         if path.suffix == ".py" and not is_of_others and name not in found:
             found.add(name)
-            waiting += _modules_imported_by(name)
+            # The file may have changed since it was imported. `resolve_name` raises ImportError.
+            with suppress(OSError, SyntaxError, ValueError, ImportError):
+                waiting += _imports(path.read_bytes(), str(package))
     return found
 
 
-def _modules_imported_by(module: str) -> set[str]:
-    return {_module_of(item) for item in [*_contents(sys.modules.get(module)).values()]}
+def _imports(source: bytes, package: str) -> Iterator[str]:
+    """Yield the names that import statements name, with all packages that hold them. Not all are modules."""
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_name("." * node.level + (node.module or ""), package)
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
 def _contents(item: object) -> dict[str, Any]:
@@ -136,13 +151,13 @@ def _contents(item: object) -> dict[str, Any]:
     return object.__getattribute__(item, "__dict__") if issubclass(type(item), ModuleType) else {}
 
 
-def _module_of(item: object) -> str:
-    """Return the name of a module, or of the module of a class or a function; "" if unknown, or for other objects."""
+def _package_of(item: object) -> str:
+    """Return the package of a module, a class or a function; "" if unknown, or for other objects."""
     name: object = _contents(item).get("__name__")
     if issubclass(type(item), type | FunctionType | BuiltinFunctionType):
         with suppress(Exception):  # a metaclass may define the attribute
             name = item.__module__
-    return name if isinstance(name, str) else ""
+    return name.partition(".")[0] if isinstance(name, str) else ""
 
 
 def _fingerprint(content: bytes) -> str:

@@ -330,12 +330,16 @@ def _size(space: Space) -> int:
     return size
 
 
+def divisor_of(space: Space) -> int:
+    """Return the number by which observations of a space are divided: the largest bound of 8-bit images; else 1."""
+    is_image = kind_of(space) == "Box" and space.dtype == np.uint8
+    return max(1, int(np.max(space.high))) if is_image else 1  # the largest bound may be 0
+
+
 def _box_encoder(space: Space) -> Encode:
     shape = space.shape
     is_flat = len(shape) == 1
-    is_uint8 = kind_of(space) == "Box" and space.dtype == np.uint8
-    # At least 1, because the largest bound may be 0.
-    largest = np.float32(max(1, np.max(space.high))) if is_uint8 else np.float32(1)
+    largest = np.float32(divisor_of(space))
 
     def encode(observation: Any, row: Float32) -> None:
         values = np.asarray(observation)
@@ -343,7 +347,7 @@ def _box_encoder(space: Space) -> Encode:
         if values.shape != shape:
             check_observation(space, observation)
         row[:] = values if is_flat else values.reshape(-1)
-        if is_uint8:
+        if largest != 1:
             row /= largest
 
     return encode

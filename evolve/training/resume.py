@@ -21,7 +21,14 @@ from evolve.store import Header, RunFile, RunLog, Stored, StoredRun, reading
 from evolve.strategies import STRATEGIES, Strategy, is_added
 from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
 from evolve.training.fitness import fitness_function
-from evolve.training.manifest import make_manifest, module_digests, resumed_manifest, revision, short_revision
+from evolve.training.manifest import (
+    make_manifest,
+    module_digests,
+    packages_of,
+    resumed_manifest,
+    revision,
+    short_revision,
+)
 
 _LOG = logging.getLogger("evolve")
 
@@ -347,7 +354,7 @@ def changed_sizes(run: RunFile | Stored, experiment: Experiment) -> tuple[str, s
 
 
 def _warn_of_other_code(file: RunFile, config: Config) -> None:
-    """Warn if the file was written with another version of evolve, or with other code of the user's modules.
+    """Warn if the file was written with another version of evolve, or with other code of the user or of packages.
 
     Other code may give other candidates or episodes, although the episode that is played again is equal.
     """
@@ -360,6 +367,12 @@ def _warn_of_other_code(file: RunFile, config: Config) -> None:
     known = file.header.manifest.get("modules")
     known = known if isinstance(known, dict) else {}
     changed = [name for name, digest in module_digests(config).items() if known.get(name, digest) != digest]
+    # The versions of the packages that hold the environment, or that the user's modules import.
+    packages = file.header.manifest.get("packages")
+    packages = packages if isinstance(packages, dict) else {}
+    for name, version in packages_of(config).items():
+        if packages.get(name, version) != version:
+            changed.append(f"{name} {packages[name]} (now {version})")
     if changed:
         _LOG.warning("%s was written with other code of %s: %s", file.path, ", ".join(changed), cure)
 

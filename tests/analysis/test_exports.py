@@ -302,6 +302,19 @@ def test_the_head_of_a_c_file_names_the_members_of_an_observation():
     assert (where, light) == ('observation[0..2]: observation["where"]', 'observation[3..4]: observation["light"]')
 
 
+def test_the_head_of_a_c_file_names_the_divisor_of_an_image():
+    table = {"env": {"id": "nowhere:Gone-v0"}, "network": {"name": "mlp"}}
+    image, flags = spaces.Box(0, 128, (2, 2), np.uint8), spaces.Box(0, 1, (2,), np.uint8)
+    for space, lines in (
+        (image, ["observation[0..3]: observation, divided by 128"]),
+        (flags, []),
+        (spaces.Tuple((flags, image)), ["observation[0..1]: observation[0]",
+                                        "observation[2..5]: observation[1], divided by 128"]),
+    ):  # fmt: skip
+        experiment = prepare_policy(Config.model_validate(table), Spaces(space, ACTIONS["discrete"]))
+        assert describe_spaces(experiment)[:-1] == lines
+
+
 @pytest.mark.parametrize("is_static", [False, True])
 def test_a_network_from_outside_is_described_as_far_as_it_says(is_static, monkeypatch, tmp_path):
     policy = policy_of({"name": "leaky"})  # examples/outside

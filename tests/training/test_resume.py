@@ -421,6 +421,29 @@ gymnasium.register("Mine-v0", CartPoleEnv, max_episode_steps=20)
 """
 
 
+def test_changed_code_behind_an_entry_point_and_another_version_are_mentioned(command, tmp_path):
+    package = tmp_path / "rover"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "import gymnasium\ngymnasium.register('Rover-v0', 'rover.task:Rover', max_episode_steps=20)\n"
+    )
+    (package / "task.py").write_text(
+        "from gymnasium.envs.classic_control import CartPoleEnv\nfrom rover.wheels import SPEED\n"
+        "class Rover(CartPoleEnv): pass\n"
+    )
+    (package / "wheels.py").write_text("SPEED = 1\n")
+    (installed := tmp_path / "rover-1.3.0.dist-info").mkdir()
+    (installed / "METADATA").write_text("Name: rover\nVersion: 1.3.0\n")
+    words = ("run", "-e", "rover:Rover-v0", *QUICK)
+    command(*words).ok()
+    assert "with other code" not in command(*words, "-g", 3, "--resume").err
+    (package / "wheels.py").write_text("SPEED = 2\n")
+    done = command(*words, "-g", 4, "--resume").ok()
+    assert "with other code of rover.wheels: python" in done.err
+    (installed / "METADATA").write_text("Name: rover\nVersion: 1.4.0\n")
+    assert "with other code of rover.wheels, rover 1.3.0 (now 1.4.0): " in command(*words, "-g", 5, "--resume").ok().err
+
+
 def test_changed_code_of_a_users_module_is_mentioned(command, tmp_path):
     """One episode is played again, but others may differ."""
     words = ("run", "-e", "mine:Mine-v0", *QUICK)
