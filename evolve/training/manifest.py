@@ -184,6 +184,7 @@ def machine_manifest(transport: Transport) -> dict[str, Any]:
     return {
         "evolve": __version__,
         "revision": revision(),
+        "source": source_digest(),
         "python": f"{platform.python_version()} ({platform.python_compiler()})",
         "packages": _versions(),
         "platform": platform.platform(),
@@ -234,6 +235,19 @@ def revision() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True, env=env).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+@functools.cache
+def source_digest() -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of evolve's source files, compiled kernels not included."""
+    package = SOURCE / "evolve"
+    # `rglob` promises no order, but equal sources need equal digests.
+    files = sorted(path for ending in ("py", "c", "h", "cu") for path in package.rglob(f"*.{ending}"))
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.relative_to(package).as_posix()}\n{path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @functools.cache

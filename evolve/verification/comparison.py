@@ -9,6 +9,7 @@ the truth.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 
 from evolve.config import Config, differences, parse, without_implied
 from evolve.errors import EvolveError, InputError, pluralize, sanitize
+from evolve.shapes import Float64
 from evolve.store import Stored, StoredRun
 from evolve.strategies import is_added
 from evolve.training import config_of, is_portable, reload
@@ -73,7 +75,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
 
 def _changed_part(a: StoredRun, b: StoredRun) -> str | None:
     """Return a difference of two runs whose generations are equal, in words; None if there is none."""
-    part = _different_part(a, b)
+    part = _different_part(a, b) or _different_spaces(a, b)
     if part is not None:
         return f"the {part} differ, though every generation is equal"
     found = logs.digest_difference(a) or logs.digest_difference(b)
@@ -117,6 +119,13 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
         if not logs.same_metrics(metrics, other_metrics, failed).all():
             return "metrics of the held-out evaluation"
     return None
+
+
+def _different_spaces(a: StoredRun, b: StoredRun) -> str | None:
+    # Engines may declare other bounds, and earlier versions stored no spaces.
+    if config_of(a).env.engine != config_of(b).env.engine or None in (a.header.spaces, b.header.spaces):
+        return None
+    return None if a.header.spaces == b.header.spaces else "spaces of observations and actions"
 
 
 def _same_states(a: StoredRun, b: StoredRun) -> bool:
@@ -190,6 +199,7 @@ class PublishedSeed:
         seed: The seed.
         num_generations: The number of generations of the run.
         digest: The digest of the last generation, 64 hexadecimal characters.
+        mean: The mean return of the champion in the held-out episodes of the experiment; None if unknown.
     """
 
     experiment: str
@@ -197,6 +207,7 @@ class PublishedSeed:
     seed: int
     num_generations: int
     digest: str
+    mean: float | None = None
 
     def differences(self, config: Config) -> list[tuple[str, object, object]]:
         """Return triples (key, published, other) of the different settings, without the engine."""
@@ -212,7 +223,7 @@ def read_published(path: Path = PUBLISHED) -> list[PublishedSeed]:
         raise InputError(str(path), "the list of published results", str(error), cure) from None
     configs = {name: parse(Config, found["settings"]) for name, found in experiments.items()}
     return [
-        PublishedSeed(name, configs[name], each["seed"], each["generations"], each["digest"])
+        PublishedSeed(name, configs[name], each["seed"], each["generations"], each["digest"], each.get("mean"))
         for name, found in experiments.items()
         for each in found["results"]
     ]
@@ -262,10 +273,31 @@ def _compare_with_seed(run: Stored, config: Config, published: PublishedSeed) ->
     digest = run.records[published.num_generations - 1].digest.decode() if isinstance(run, StoredRun) else run.digest
     if digest == published.digest:
         more = "the first " if is_longer else ""
-        return replace(found, equal=True, summary=f"{name}, {more}{length}, digest {digest}")
+        equal = f"{name}, {more}{length}, digest {digest}"
+        returns = np.zeros(0) if is_longer else _published_returns(run, config, published)
+        if not len(returns):
+            return replace(found, equal=True, summary=equal)
+        mean, known = float(returns.mean()), published.mean
+        # The published mean may have been added up in another order.
+        if known is not None and math.isclose(mean, known, rel_tol=1e-9, abs_tol=1e-9):
+            return replace(found, equal=True, summary=f"{equal}, held-out mean {mean:.6g}")
+        summary = f"{name} has a held-out mean of {known:.6g}, and this file {mean:.6g}"
+        cause, why = explain("held-out", None)
+        return replace(found, summary=summary, cause=cause, why=why, what="held-out")
     summary = f"{name} has digest {published.digest} after {length}, and this file {digest}"
     cause, why = _explain_digest(run, config, published)
     return replace(found, summary=summary, cause=cause, why=why, what="digest")
+
+
+def _published_returns(run: Stored, config: Config, published: PublishedSeed) -> Float64:
+    """Return the returns in a file of the published held-out episodes; empty if it has others, or fewer."""
+    n = published.config.held_out_episodes
+    is_complete = run.held_out is not None and len(run.held_out.returns) >= n
+    # Another engine may play other held-out episodes, although the episodes of the training are equal.
+    same = config.env.engine == published.config.env.engine and config.evaluates_like(published.config)
+    if published.mean is None or run.held_out is None or not (is_complete and same):
+        return np.zeros(0)
+    return run.held_out.returns[:n]
 
 
 def _explain_digest(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cause, str]:
@@ -276,11 +308,8 @@ def _explain_digest(run: Stored, config: Config, published: PublishedSeed) -> tu
         why = f"the engines {ours} and {theirs} need not play the same episodes"
     elif ours != "exact":
         why = f"the environments come from a library ({ours}), whose results may differ between versions and processors"
-    elif not is_portable(config):
-        cause, why = explain("algebra", None)
     else:
-        cause = "log"
-        why = "the experiment has one digest on every machine, so the file was changed, or evolve computes differently"
+        cause, why = explain("portable" if is_portable(config) else "algebra", None)
     return cause, f"{why}; {_origin(run)}"
 
 

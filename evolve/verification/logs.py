@@ -473,6 +473,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "held-out": "held-out episodes have different returns, or their log was changed",
         "validation": "validation episodes have different returns, or their log or their settings were changed",
         "digest": "the repeated run differs; the run file of the original, if it was kept, shows the first difference",
+        "spaces": "the environment has other spaces here, or the file was changed",
     },
     "network": {
         "actions": "the actions differ in step {step}, though all observations so far are equal",
@@ -484,6 +485,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "log": "the evaluations are equal, so their log was changed afterwards",
         "changed": "equal digests prove equal genomes and episodes, so a log was changed afterwards",
         "fitness": "the fitness follows from the returns, so the log was changed afterwards",
+        "portable": "this experiment has one digest everywhere, so the file was changed, or evolve works differently",
     },
 }
 """The kinds of differences that each cause explains, and the reason to assume this cause."""

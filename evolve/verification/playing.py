@@ -28,8 +28,6 @@ from evolve.verification.verdict import Side
 
 _LOG = logging.getLogger("evolve")
 _WEIGHTS_AT_ONCE = 2**22  # in memory while fingerprints are computed
-HERE = "this machine"
-"""The name of this process's side in a verdict."""
 
 
 @dataclass(frozen=True)

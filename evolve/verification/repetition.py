@@ -26,8 +26,7 @@ from evolve.training.resume import RunState
 from evolve.training.stored import newest_champion
 from evolve.verification import logs, playing
 from evolve.verification.logs import CandidateLog, FirstDifference, explain
-from evolve.verification.playing import HERE
-from evolve.verification.verdict import Side, Verdict, manifest_texts
+from evolve.verification.verdict import HERE, Side, Verdict, manifest_texts
 
 _GENERATIONS_AT_ONCE = 200  # limits the memory for the results of their episodes
 _CONTRADICTIONS = {
@@ -67,6 +66,9 @@ class _Repetition:
 
     def _held_out_difference(self, stored: HeldOut, repeated: HeldOut) -> FirstDifference | None:
         """Return the difference of the held-out episodes in the file and here; None if they are equal."""
+        # The seeds follow from the seed of the run alone, so different seeds mean that the file was changed.
+        if not np.array_equal(repeated.seeds, stored.seeds):
+            return FirstDifference("log", "the environment seeds of its held-out episodes do not follow from its seed")
         different = ~logs.equal_numbers(repeated.returns, stored.returns)
         episodes = pluralize(len(stored.returns), "held-out episode")
         if different.any():
@@ -75,12 +77,17 @@ class _Repetition:
             summary = f"{np.count_nonzero(different)} of {episodes} have different returns, first episode {episode}: "
             summary += f"{returns[0]!r} against {returns[1]!r} on {HERE}"
             return FirstDifference("held-out", summary, episode=episode, returns=returns)
-        # The seeds follow from the seed of the run alone, so different seeds mean that the file was changed.
-        if not np.array_equal(repeated.seeds, stored.seeds):
-            return FirstDifference("log", "the environment seeds of its held-out episodes do not follow from its seed")
         if not logs.same_metrics(stored.metrics, repeated.metrics, np.isnan(stored.returns)).all():
             return FirstDifference("metrics", f"the champion's metrics on {episodes} differ on {HERE}")
         return None
+
+    def _spaces_difference(self) -> FirstDifference | None:
+        """Return the difference of the spaces in the file and here; None if they are equal, or the file has none."""
+        spaces, engine = self.run.header.spaces, training.config_of(self.run).env.engine
+        # Policies and exports work by the spaces in the file. Another engine may declare other bounds.
+        if spaces in (None, self.experiment.spaces.to_json()) or engine != self.experiment.config.env.engine:
+            return None
+        return FirstDifference("spaces", f"the spaces of observations and actions are others than on {HERE}")
 
     def _verdict(self, found: FirstDifference | None, equal: str = "") -> Verdict:
         """Return the verdict on a file. found: its difference from the repetition. equal: the summary if equal."""
@@ -281,13 +288,18 @@ class RunRepetition(_Repetition):
         Digests can be checked only if the file has all genomes. Missing held-out episodes of a complete run are a
         difference, too.
         """
-        if (difference := logs.digest_difference(self.run)) is not None:
+        difference = logs.digest_difference(self.run) or self._spaces_difference()
+        if difference is not None:
             return difference
-        stored = self.run.held_out
+        stored, wanted = self.run.held_out, self.experiment.config.held_out_episodes
         if stored is None:
-            if not (self.run.complete and self.experiment.config.held_out_episodes):
+            if not (self.run.complete and wanted):
                 return None
             return FirstDifference("log", "the held-out evaluation is missing, though the run is complete")
+        # A part of the episodes may have been selected.
+        if self.run.complete and len(stored.returns) < wanted:
+            summary = f"the run is complete, but has only {len(stored.returns):,} of {wanted:,} held-out episodes"
+            return FirstDifference("log", summary)
         player = newest_champion(self.experiment, self.run)
         # Compare the genomes first, because another genome would have other returns.
         if (candidate_digests(player[0]) != candidate_digests(stored.champion)).any():
@@ -356,8 +368,10 @@ class ChampionRepetition(_Repetition):
         repeated = training.evaluate_champion(self.run, self.experiment, self.coordinator, len(stored.returns))
         generations = pluralize(self.run.num_generations, "generation")
         episodes = pluralize(len(stored.returns), "held-out episode")
-        difference = self._held_out_difference(stored, repeated)
-        return self._verdict(difference, f"the champion of {generations}, {episodes} again")
+        difference = self._held_out_difference(stored, repeated) or self._spaces_difference()
+        wanted = self.experiment.config.held_out_episodes
+        few = f" (the experiment asks for {wanted:,})" if len(stored.returns) < wanted else ""
+        return self._verdict(difference, f"the champion of {generations}, {episodes} again{few}")
 
     def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
         """Run the experiment again. Compare the digest, the steps, the champion with its normalizer, and its returns.
@@ -370,7 +384,10 @@ class ChampionRepetition(_Repetition):
         digest = "" if log.last is None else log.last.digest.decode()
         if digest != run.digest:
             summary = f"on {HERE} its run ends with digest {digest}, not {run.digest}"
-            return self._verdict(FirstDifference("digest", summary))
+            # The likeliest cause depends on whether the digest may be another one on this machine.
+            config = self.experiment.config
+            exact = "portable" if training.is_portable(config) else "algebra"
+            return self._verdict(FirstDifference(exact if config.env.engine == "exact" else "digest", summary))
         champion, normalizer = newest_champion(self.experiment, log)
         # The digest covers the generations, but not these contents of the champion file.
         contents = {

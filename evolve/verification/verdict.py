@@ -15,6 +15,8 @@ from evolve.errors import sanitize
 _MAX_VALUE = 48  # characters of a value in the table of manifests
 _MIN_WIDTH = 20  # the narrowest lines, in characters; a narrower terminal breaks lines itself
 
+HERE = "this machine"
+"""The name of the side that is a repetition."""
 ENGINE = "env.engine"
 """The only setting in which equal runs may differ, because two engines can play the same episodes."""
 
@@ -177,8 +179,8 @@ class Verdict:
         others = [f"{key} ({a!r} against {b!r})" for key, a, b in self.configuration if key != ENGINE]
         if others:
             lines.append(f"configurations differ in {', '.join(others)}")
-        # A comparison with a published digest has one manifest.
-        elif not self.configuration and len(self.manifests) == 2:
+        # A comparison with a published digest has one manifest. A repetition uses the configuration of the file.
+        elif not self.configuration and len(self.manifests) == 2 and not (self.sides and self.sides[-1].name == HERE):
             lines.append("configurations are the same")
         return lines
 

@@ -103,10 +103,22 @@ def spoil(path, how):  # noqa: PLR0912 - one branch for each change
                 file["evaluation/returns"][1] += 1
             case "held-out evaluation":
                 del file["evaluation"]
+            case "held-out seeds":
+                file["evaluation/seeds"][0] += 1
+                file["evaluation/returns"][0] += 1
+            case "number of held-out episodes":
+                for name in ("returns", "seeds"):
+                    values = file[f"evaluation/{name}"][:1]
+                    del file[f"evaluation/{name}"]
+                    file[f"evaluation/{name}"] = values
+            case "spaces":
+                spaces = json.loads(file.attrs["spaces"])
+                spaces["action"]["start"] = 5
+                file.attrs["spaces"] = json.dumps(spaces)
 
 
 SPOILED = ("seed", "configuration", "champion's fitness", "step hashes", "last step hash", "return", "steps",
            "connections", "genome fingerprint", "initial genome's fingerprint", "action fingerprint", "genome",
            "normalizer", "validation return", "held-out champion", "held-out return",
-           "held-out evaluation")  # fmt: skip
+           "held-out evaluation", "held-out seeds", "number of held-out episodes", "spaces")  # fmt: skip
 """What `spoil` can change."""

@@ -19,6 +19,7 @@ from evolve.cluster import Transport
 from evolve.config import Config
 from evolve.errors import InputError
 from evolve.training import config_of, load_config, prepare
+from evolve.training.manifest import revision
 from evolve.training.plan import plan_runs
 from evolve.training.resume import check_and_create_runs, open_run, replace_run, restore
 
@@ -261,6 +262,10 @@ def test_resuming_a_file_of_another_version_warns(call, quick):
     assert (done.code, done.err.count("\n")) == (0, 1), done.err
     assert "evolve 0.0.9 121212121212+, and this is" in done.err
     assert "python -m evolve.verify --full out/seed-0.h5" in done.err
+    assert "with other source files" not in call("run", *QUICK, "-g", 4, "--resume").err
+    edit_manifest(quick, evolve=__version__, revision=revision(), source="0123456789abcdef")
+    done = call("run", *QUICK, "-g", 5, "--resume").ok()
+    assert "was written by the same version of evolve with other source files: python" in done.err
 
 
 def test_a_run_that_begins_when_it_is_resumed_has_its_own_manifest(call, tmp_path):

@@ -44,6 +44,22 @@ def published(files, tmp_path):
     return read_published(path)
 
 
+def test_the_published_held_out_mean_is_compared(files, published, tmp_path):
+    run = store.read(files["three"])
+    mean = float(run.held_out.returns.mean())
+    (right,) = [replace(each, mean=mean * (1 + 1e-12)) for each in published]
+    found = compare_with_published(run, [right])
+    assert found.equal
+    assert found.summary.endswith(f", held-out mean {mean:.6g}")
+    wrong = replace(right, mean=mean + 0.01)
+    found = compare_with_published(run, [wrong])
+    assert (found.equal, found.what, found.cause) == (False, "held-out", "environment")
+    assert f"has a held-out mean of {mean + 0.01:.6g}, and this file {mean:.6g}" in found.summary
+    assert compare_with_published(store.read(files["four"]), [wrong]).equal, "its champion is another one"
+    few = replace(run, held_out=replace(run.held_out, returns=run.held_out.returns[:1]))
+    assert compare_with_published(few, [wrong]).equal
+
+
 def another_digest(published):
     return [replace(each, digest="0" * 64) for each in published]
 
