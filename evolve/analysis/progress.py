@@ -1,4 +1,4 @@
-"""The progress of a run or a report: a display on a terminal, lines elsewhere."""
+"""The progress of a run or a report: a display on a terminal or in a notebook, lines elsewhere."""
 
 import math
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 MIN_REFRESH = 0.2
-"""The least number of seconds between two changes of the display."""
+"""The least seconds between two changes of the display by `update`. A report also shows the end of each evaluation."""
 
 
 def on_terminal(stream: TextIO | None = None) -> bool:
@@ -34,8 +34,9 @@ def on_terminal(stream: TextIO | None = None) -> bool:
         return False
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
         return True
-    # Open MPI gives every rank pseudo-terminals, so mpirun's own stream decides. O_NOCTTY: that terminal must not
-    # become the controlling terminal of this process.
+    # Open MPI gives every rank a pseudo-terminal as its stream. So open the same stream of mpirun, the parent process,
+    # and ask whether that stream is a terminal. O_NOCTTY keeps the opened terminal from becoming the controlling
+    # terminal of this process.
     try:
         of_mpirun = f"/proc/{os.getppid()}/fd/{stream.fileno()}"
         with os.fdopen(os.open(of_mpirun, os.O_WRONLY | os.O_NOCTTY), "wb", buffering=0) as opened:
@@ -54,7 +55,8 @@ def width() -> int | None:
 def work_shares(record: Record) -> tuple[float, float]:
     """Return the share of the working time that was spent in environments, and the mean number of idle workers.
 
-    Rank 0 counts only if there are no workers. Workers without work do not count, because lost workers look the same.
+    The working time of rank 0 counts only if there are no workers. A worker without working time does not count as
+    idle, because a lost worker has none either.
     """
     busy = record.busy_seconds[1:] if len(record.busy_seconds) > 1 else record.busy_seconds
     active = np.isfinite(busy) & (busy > 0)
@@ -64,14 +66,14 @@ def work_shares(record: Record) -> tuple[float, float]:
     return (min(1.0, environments / total) if total else 0.0), idle
 
 
-def heading(path: Path, number: int, runs: int) -> str:
+def heading(path: Path, run: int, runs: int) -> str:
     """Return the line above the output of one of several runs; empty for a single run.
 
     The line has the name of the directory, which names the experiment in a sweep.
 
-    number: The number of the run, from 1 on.
+    run: The number of the run, from 1 on.
     """
-    return f"run {number} of {runs}: {path.parent.resolve().name}/{path.name}\n" if runs > 1 else ""
+    return f"run {run} of {runs}: {path.parent.resolve().name}/{path.name}\n" if runs > 1 else ""
 
 
 class RunsClock:
@@ -85,14 +87,14 @@ class RunsClock:
         self._begin = time.monotonic()
         self._current = 0
 
-    def start(self, number: int) -> None:
+    def start(self, run: int) -> None:
         """Begin the run with this number, counted from 0. All earlier runs have ended."""
-        self._current = number
+        self._current = run
 
     def remaining(self, share: float, eta: float) -> str:
         """Return the remaining time of all runs as a text; "" for a single run.
 
-        share: The completed share of the current run; above 0.
+        share: The completed share of what this process plays of the current run; above 0.
         eta: The remaining seconds of the current run.
         """
         if len(self._episodes) < 2:
@@ -115,7 +117,7 @@ class ProgressReporter:
         completed: The number of complete generations.
         generations: The number of generations of the whole run.
         quiet: Whether to print no progress.
-        steps: Environment steps until `early_stop.steps` ends the run; infinite without that limit.
+        steps: The steps that remain at the start until `early_stop.steps` ends the run; infinite without that limit.
         clock: The clock of all runs of the command.
         validations: The validation returns [N] by the number of complete generations. The caller may add some later.
         every: Seconds between two lines without a terminal; the last generation always has its line.
@@ -222,7 +224,7 @@ def newest_validation(validations: Mapping[int, Float64]) -> float:
 
 
 def why_early(stop: EarlyStopOptions, steps: int, validations: Mapping[int, Float64]) -> str:
-    """Return in words why a run ended before its last generation; empty if a setting has changed since.
+    """Return in words why a run ended before its last generation; empty if no condition of `stop` can be the reason.
 
     Args:
         stop: The conditions of the run.
@@ -238,7 +240,7 @@ def why_early(stop: EarlyStopOptions, steps: int, validations: Mapping[int, Floa
 
 
 def _describe_fitness(record: Record) -> str:
-    """Return the fitness of a generation, and the connections of its median candidate, as one text."""
+    """Return the fitness of a generation, and the median number of connections of its candidates, as one text."""
     connections = int(np.median(record.connections))
     fitness = f"best fitness {number(record.champion_fitness)}  mean {number(mean(record.fitness))}"
     return f"{fitness}  median connections {connections:,}"
@@ -275,12 +277,11 @@ class ReportProgress:
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
-        # `start` counts on to 0 for the first run.
-        self._done = -1
+        self._done = -1  # the number of finished runs; 0 after the first call of `ReportProgress.start`
         self._name = ""
         self._refreshed_at = 0.0
         self.display = _make_display("runs")
-        """The bar on a terminal; None if lines are printed instead."""
+        """The bar on a terminal or in a notebook. If None, `start` prints a line for each of several runs."""
 
     def __enter__(self) -> "ReportProgress":
         if self.display is not None:
@@ -311,5 +312,6 @@ class ReportProgress:
         self._refreshed_at = time.monotonic()
         what = "held-out episodes" if purpose is Purpose.HELD_OUT else "champions' episodes"
         now = f"{self._name}: {what} {done / episodes:.0%}"
-        # Each evaluation of a run fills the first half of the run's part of the bar. Films show no progress.
+        # Each evaluation begins again to fill the first half of the run's part of the bar. The second half is left for
+        # the film, which shows no progress.
         self.display.update(self._bar, completed=self._done + 0.5 * done / episodes, now=now)

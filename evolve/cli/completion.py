@@ -20,7 +20,7 @@ _CHOICES = {
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     **dict.fromkeys(("workers", "threads", "compute.threads"), ("auto", "2", "4", "8")),
 }
-"""The completions of an option, by its `dest` in argparse. Any number of workers or threads is allowed."""
+"""The words that a shell suggests for an option, by its `dest` in argparse. Users may also type other numbers."""
 # The `dest` of each option or argument that takes an environment, a directory, or a file.
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory", "tensorboard"}
@@ -54,7 +54,7 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
         parser = parser_of(name)
         for action in parser._actions:
             _add_completions(action, shtab)
-        # The parent already has --help. argparse formats `help` with the operator %, so each % is doubled.
+        # `parser` already has --help. argparse formats `help` with the operator %, so each % is doubled.
         commands.add_parser(name, parents=[parser], add_help=False, help=line.replace("%", "%%"), description=line)
     return everything
 

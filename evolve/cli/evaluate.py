@@ -38,7 +38,7 @@ def _parser() -> Parser:
         "evolve evaluate seed-0.h5 --generation 10   # an earlier champion; not stored",
     )
     add = parser.add_argument
-    what = "a run file that no run is writing, its directory, or a champion file (which does not change)"
+    what = "a run file, its directory, or a champion file (which does not change)"
     add("file", type=file_argument, metavar="FILE", help=what)
     add("--episodes", type=int, default=100, metavar="N", help="the number of episodes (100)")
     add("-e", "--env", metavar="ID", help="play in another environment")
@@ -52,14 +52,15 @@ def _parser() -> Parser:
 
 
 def _store(file: store.RunFile, evaluated: store.HeldOut) -> None:
-    """Store an evaluation that has new episodes. Raises RunError if old episodes differ, or the disk is full."""
+    """Store an evaluation that has new episodes. Raises RunError if old episodes differ, or the write fails."""
     before, episodes = file.held_out, len(evaluated.returns)
     if before is not None:
         shared = min(len(before.returns), episodes)
         if other := _first_difference(before, evaluated, shared):
             why = f"the first {shared} episodes have other {other} in {file.path}, so nothing is stored. "
             raise RunError(why, "Has the environment changed? Compare with evolve verify.")
-        if len(before.returns) >= episodes:  # without new episodes, the time and the hash of the file do not change
+        # The file has all these episodes. A write would only change the file's modification time and hash.
+        if len(before.returns) >= episodes:
             return
     file.held_out = evaluated
     try:
@@ -78,7 +79,7 @@ def _first_difference(before: store.HeldOut, now: store.HeldOut, episodes: int) 
 
 
 def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeChoice) -> str | None:
-    """Return a note about the reason why an evaluation is not stored; None if it is stored.
+    """Return a note about the reason why a file cannot store an evaluation; None if the file can store it.
 
     A run file stores an evaluation of its unchanged final champion. A champion file never changes, so its note is "".
     """
@@ -109,11 +110,11 @@ def _as_text(title: str, evaluated: store.HeldOut) -> str:
 def _as_json(
     run: store.Stored, options: argparse.Namespace, experiment: training.Experiment, evaluated: store.HeldOut
 ) -> str:
-    """Return an evaluation as JSON: settings, statistics, and returns and metrics with null for failed episodes."""
+    """Return an evaluation as JSON, with null for numbers of failed episodes, and for metrics that are not finite."""
     played = np.isfinite(evaluated.returns)
 
     def numbers(values: NDArray[Any]) -> list[Any]:
-        shown = played & np.isfinite(values)  # JSON has no other numbers
+        shown = played & np.isfinite(values)  # JSON has neither NaN nor infinity
         return [value if ok else None for value, ok in zip(values.tolist(), shown, strict=True)]
 
     known = evaluated.returns[played]
@@ -146,8 +147,8 @@ def _body(app: App, argv: list[str]) -> int:
     store.check_begun("there is no champion", run)
     which = which_of(options)
     check_which(run, which)
-    own = training.config_of(run).env
-    changes = changes_of(options).without(own)
+    own_env = training.config_of(run).env  # the environment of the run
+    changes = changes_of(options).without(own_env)
     unstored = _why_not_stored(run, changes, which)
     # The file is locked before the evaluation, so that no work is lost if another process is writing it.
     with closing(store.reopen(run.path)) if unstored is None else nullcontext() as file:
@@ -159,12 +160,13 @@ def _body(app: App, argv: list[str]) -> int:
         try:
             if file is not None:
                 _store(file, evaluated)
-        finally:  # print the returns even if the disk is full
+        finally:  # print the returns even if they cannot be stored
             kind = which.title or f"champion after generation {run.num_generations - 1}"
             if which.connections is not None:
                 genomes, _ = training.final_champion(experiment, run, which)
-                kind += f" ({Paths(experiment.network).count(genomes.mask)[0]} in this genome)"
-            note = changes.describe(own) + (unstored or "")
+                acting_connections = Paths(experiment.network).count(genomes.mask)[0]
+                kind += f" ({acting_connections} in this genome)"
+            note = changes.describe(own_env) + (unstored or "")
             title = f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}"
             print(_as_json(run, options, experiment, evaluated) if options.json else _as_text(title, evaluated))
     return 0

@@ -37,18 +37,18 @@ from evolve.errors import InputError, Stopped, pluralize
 _MAX_FUTILE = 3  # attempts in a row without progress: no new generation, and no run that has ended
 _MAX_PAUSE = 10.0  # seconds
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
-# After rank 0, mpirun may take `_END_SECONDS`, and `_END_SECONDS_PER_RANK` for each rank, to end.
+# After the end of rank 0, mpirun may run on for `_END_SECONDS` plus `_END_SECONDS_PER_RANK` for each rank.
 _END_SECONDS, _END_SECONDS_PER_RANK = 20.0, 0.15
 _HERE = "localhost"
 _say = partial(say, "launch")
 
 
 def run_until_complete(job: "Launch") -> int:
-    """Start a run, and resume it until it ends by itself; return its exit code.
+    """Start a job of one or several runs, and resume the job until it ends by itself; return its exit code.
 
-    The run is resumed if a rank has died or a host was lost. It is also stopped and resumed if a lost host is available
-    again. `evolve launch` gives up after three attempts in a row without progress: no generation was completed, and no
-    run has ended.
+    The job is resumed if a rank has died or a host was lost. The job is also stopped and resumed if a lost host is
+    available again. `evolve launch` gives up after three attempts in a row without progress: no generation was
+    completed, and no run of the job has ended.
     """
     before, futile, is_first = job.progress(), 0, True
     while True:
@@ -64,7 +64,7 @@ def run_until_complete(job: "Launch") -> int:
         # Rank 0 on another host cannot hand over its exit code. Then the run files must confirm a success.
         if outcome is not None and not outcome.is_from_rank_0 and outcome.code == 0 and ended == job.runs:
             return 0
-        # Neither number of the pair ever falls. So progress makes the pair greater.
+        # The pair is greater after more generations, or after as many generations and more ended runs.
         if now > before:
             futile = 0
         elif not job.reclaims_host:  # an attempt that was stopped only to take back a host does not count
@@ -95,8 +95,8 @@ def _is_final(outcome: Outcome, is_first: bool, reclaims_host: bool) -> bool:
     """Return whether rank 0 has ended the run with an exit code that no further attempt would change."""
     if not outcome.is_from_rank_0 or outcome.start_again:
         return False
-    # The first attempt has checked the input. A later attempt exits with this code if ranks of an earlier attempt have
-    # locked the run file.
+    # An InputError of the first attempt is final, because the input is wrong. After an InputError of a later attempt,
+    # ranks of an earlier attempt may still have locked the run file.
     if outcome.code == InputError.exit_code:
         return is_first
     # `evolve launch` itself has stopped the ranks, to start them again with a lost host.
@@ -107,12 +107,14 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.launch",
         "Run an experiment with mpirun: here, on the hosts of a hostfile, or on an allocation. If a rank dies or a "
-        "host is lost, the run is resumed, until it is complete. All other arguments are passed to evolve run.",
+        f"host is lost, the run is resumed, until it is complete or {_MAX_FUTILE} attempts in a row make no progress. "
+        f"All other arguments are passed to evolve run, but {', '.join(_REFUSED)} are refused.",
         "evolve launch --hostfile hostfiles/two-nodes experiments/walker.toml -s 1 -o runs/walker",
     )
     add = parser.add_argument
     add("--hostfile", type=Path, metavar="FILE", help="the hosts, one on each line: node1 slots=32")
-    ranks = "the number of ranks (with a hostfile its slots, else a coordinator and a worker per core)"
+    ranks = "the number of ranks (with a hostfile its slots; with --launcher or on several nodes the size of the job; "
+    ranks += "else a coordinator and a worker per core)"
     add("-n", "--ranks", type=int, metavar="R", help=ranks)
     how = "the command that starts the ranks, such as srun --mpi=pmix in a SLURM job (mpirun)"
     add("--launcher", metavar="COMMAND", help=how)
@@ -122,7 +124,7 @@ def _parser() -> Parser:
 
 
 class Launch:
-    """A run that is started again until it has ended.
+    """A job of one or several runs, which is started again until all runs have ended.
 
     Args:
         argv: All arguments of the command line.
@@ -160,6 +162,7 @@ class Launch:
         if self._allocated:
             self._ssh = []
         elif is_alone:
+            # Without any words, the launcher would reach hosts in its own way, see `Launcher.environment`.
             self._ssh = ["ssh"]
         else:
             self._ssh = command_words("--ssh", "ssh" if options.ssh is None else options.ssh)
@@ -167,6 +170,7 @@ class Launch:
         if is_alone and not self._allocated:
             slots = sum(host.slots for host in self._all_hosts)
             check_not_too_many("--ranks" if options.ranks else "--hostfile", options.ranks or slots)
+        # On an allocation or with --launcher, `start` never asks these hosts, so no host is left out or taken back.
         self._available_hosts = AvailableHosts(self._all_hosts, self._ssh, _say)
         self._supervisor = Supervisor(_say)
         self.reclaims_host = False
@@ -174,7 +178,7 @@ class Launch:
         self.say = _say
 
     def run(self) -> int:
-        """Start the run, and resume it until it has ended; return its exit code."""
+        """Start the job, and resume it until it has ended; return its exit code."""
         self._wait_for_old_ranks()
         return run_until_complete(self)
 
@@ -207,9 +211,9 @@ class Launch:
                 return
 
     def start(self, futile: int) -> Outcome | None:
-        """Start the ranks, and wait for their end. Return None if no host is available, or if `stopping`.
+        """Start the ranks, and wait for their end. Return None without a start: no host is available, or `stopping`.
 
-        futile: The number of attempts without progress so far.
+        futile: The number of attempts without progress so far, in a row.
         """
         self.reclaims_host = False
         hosts = [] if self._allocated else self._available_hosts.choose()
@@ -244,7 +248,7 @@ class Launch:
     def _should_stop(self) -> bool:
         """Return whether to stop the ranks, because the time limit is over or a lost host is available again.
 
-        Set `reclaims_host` to whether a host is the reason.
+        If a host is the reason, `reclaims_host` becomes True.
         """
         if self._is_late():
             _say("the time limit is over: the ranks are asked to stop")
@@ -289,8 +293,9 @@ def _body(app: App, argv: list[str]) -> int:
         raise InputError("command line", "only the arguments of evolve run", "the word run before them", cure)
     launcher = started_by()
     if launcher is not None:
-        cure = "Leave out mpirun: evolve launch starts the ranks."
-        raise InputError("mpirun", "one process without a launcher", f"one of {launcher}", cure)
+        program = launcher.split()[0]
+        cure = f"Leave out {program}: evolve launch starts the ranks."
+        raise InputError(program, "one process without a launcher", f"a rank of {launcher}", cure)
     if options.ranks is not None and options.ranks < 2:
         raise InputError("--ranks", "at least 2: a coordinator and a worker", options.ranks)
     for name in ("hostfile", "ssh"):
@@ -299,7 +304,7 @@ def _body(app: App, argv: list[str]) -> int:
             cure = "Give the hosts to the command itself, or leave --launcher out."
             raise InputError("--launcher", expected, "both", cure)
     if options.ssh is not None and options.hostfile is None:
-        cure = "Leave it out: the launcher reaches the nodes of a job in its own way."
+        cure = "Leave it out: without --hostfile the launcher reaches the hosts in its own way."
         raise InputError("--ssh", "--hostfile with it, which names the hosts", "no --hostfile", cure)
     check_start("evolve launch")
     request = load(run_arguments)

@@ -2,7 +2,7 @@
 
 Two run files are compared in all their results. For one run file, the champion of each generation plays again the
 episodes by which it was selected. The final champion also plays its validation and held-out episodes again. The
-champion of a champion file plays its held-out episodes again. All ranks take part.
+champion of a champion file plays its held-out episodes again. The ranks share the episodes of one file.
 
 With --full the whole run is repeated. With --engine another environment engine plays the episodes. With --published no
 episode is played: each file is compared with the published digest of its experiment and seed. The verdict names the
@@ -28,7 +28,7 @@ def _parser() -> Parser:
         "evolve.verify",
         "Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal; 1: different, "
         "with the step and the cause of the first difference: configuration, random stream, strategy, environment, "
-        "network or log; 2: a file could not be verified.",
+        "network or log; 2: no difference, but a file could not be verified.",
         "evolve verify runs/here/seed-13.h5 runs/there/seed-13.h5",
         "mpirun -n 8 evolve verify their.h5",
         "mpirun -n 8 evolve verify their.h5 --full --json",
@@ -38,7 +38,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     files = (
         "one run file, or any number of champion files, to evaluate again; or two run files to compare; a directory "
-        "stands for the run file in it, with --published for all run files in it and below it"
+        "stands for the only run file in it or below it, with --published for all run files in it and below it"
     )
     add("files", type=file_argument, nargs="+", metavar="FILE", help=files)
     full = "with one run file, or champion files: run the whole experiment again, and compare everything"
@@ -54,7 +54,7 @@ def _parser() -> Parser:
 
 
 def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
-    """Evaluate a run or a champion again, or rerun it; return the verdict. Raises InputError if no engine plays it."""
+    """Evaluate a run or a champion again, or rerun it; return the verdict. Raises InputError as `reload` does."""
     threads = arguments.threads or "auto"
     experiment = training.reload(run, engine=arguments.engine, threads=threads, trains=arguments.full)
     coordinator = app.coordinator()
@@ -73,11 +73,13 @@ def _verify_each(
 ) -> int:
     """Print the verdict on each file. Return 0 if all are equal, 1 if one differs, and 2 if one cannot be verified.
 
-    A file that cannot be played here, such as one that needs EnvPool, does not stop the verification of the others.
+    If one of several files raises InputError, for example because EnvPool is missing, the others are still verified.
+    The InputError of a single file is raised again.
     """
     verdicts: dict[str, verification.Verdict] = {}
     errors: dict[str, object] = {}
     for file in files:
+        name = sanitize(str(file.path), 4000)  # do not cut a long path
         try:
             with stdout_for_json(as_json):
                 found = verdicts[str(file.path)] = verdict_on(file)
@@ -85,11 +87,11 @@ def _verify_each(
             if len(files) == 1:
                 raise
             why = error.worded(lambda setting: spelled(setting, "verify"))
-            say("verify", f"{sanitize(str(file.path), 4000)}: not verified: {why}")
+            say("verify", f"{name}: not verified: {why}")
             errors[str(file.path)] = {"equal": None, "error": str(error)}
             continue
         if not as_json:
-            print(f"{sanitize(str(file.path), 4000)}: {found.to_text(width())}", flush=True)
+            print(f"{name}: {found.to_text(width())}", flush=True)
     if as_json:
         print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()} | errors, indent=2))
     # If one file differs and another one cannot be verified, the code is 1.
@@ -99,8 +101,9 @@ def _verify_each(
 
 
 def _options_for_playing(arguments: argparse.Namespace) -> list[str]:
-    """Return the given options that have an effect only if episodes are played."""
-    return [f"--{name}" for name in ("full", "engine", "threads") if getattr(arguments, name) not in (None, False)]
+    """Return the options on the command line that have an effect only if episodes are played."""
+    absent = (None, False)  # the values of options that are not on the command line
+    return [f"--{name}" for name in ("full", "engine", "threads") if getattr(arguments, name) not in absent]
 
 
 def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.Namespace) -> int:
@@ -134,7 +137,8 @@ def _body(app: App, argv: list[str]) -> int:
     if len(files) > (1 if playing else 2):
         expected = f"one run file with {playing[0]}" if playing else "one run file, or two"
         raise InputError("FILE", expected, f"{len(files)} run files")
-    run, *others = (file for file in files if isinstance(file, store.StoredRun))  # all files; mypy does not know
+    # No champion file is left here. The filter drops no file, and only tells mypy the type.
+    run, *others = (file for file in files if isinstance(file, store.StoredRun))
     other = others[0] if others else None
     store.check_begun(f"there is nothing to {'verify' if other is None else 'compare'}", run, *others)
     # Environments may print. A comparison of two files also plays an episode, the first different one.
@@ -152,7 +156,7 @@ def _work(argv: list[str]) -> Work:
     if len(arguments.files) > 1:
         files = [store.read_any(store.one_run_file(path)) for path in arguments.files]
         if any(isinstance(file, store.StoredRun) for file in files):
-            raise InputError("FILE", "one run file with --workers", f"{len(files)} files")
+            raise InputError("FILE", "one run file, or champion files, with --workers", f"{len(files)} files")
     changes = {} if arguments.engine is None else {"engine": arguments.engine}
     return Work(threads=threads_for(arguments.files, changes, arguments.threads))
 

@@ -52,8 +52,8 @@ def quota_of(groups: str, root: Path) -> float:
 
     Args:
         groups: The text of /proc/self/cgroup. It has a line for each hierarchy of control groups, version 1 or 2.
-        root: The directory of all control groups. In a container it is the container's own group, although the lines
-            name longer paths.
+        root: The directory of all control groups. In a container, this directory is the container's own group. The
+            paths in the lines then need not exist below the directory.
     """
     found = _limits(groups, root, "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"), "cpu.max")
     # Version 1 writes -1 if there is no limit. `_limits` has left out the "max" of version 2.
@@ -61,7 +61,7 @@ def quota_of(groups: str, root: Path) -> float:
 
 
 def memory_of(groups: str, root: Path) -> float:
-    """Return the bytes of memory that control groups allow; infinity without a limit. Arguments: see `quota_of`."""
+    """Return the bytes of memory that control groups allow; infinite or huge without a limit. Arguments: `quota_of`."""
     found = _limits(groups, root, "memory", ("memory.limit_in_bytes",), "memory.max")
     return min((float(limit) for (limit,) in found), default=math.inf)
 
@@ -82,7 +82,7 @@ def _limits(groups: str, root: Path, controller: str, files_v1: Sequence[str], f
         if controllers and controller not in controllers.split(","):
             continue
         parts = path.strip("/").split("/")
-        # The paths begin at the root. In a container only the root may exist: it is the container's group (`quota_of`).
+        # Depth 0 is `root` itself. In a container, the other directories may be missing, see `quota_of`.
         for depth in range(len(parts) + 1):
             folder = Path(root, controller if controllers else "", *parts[:depth])
             with suppress(OSError, ValueError):  # no such file, or "max"
@@ -101,18 +101,19 @@ def share_of_cores() -> int:
 
 
 def set_share(cores: int | None) -> None:
-    """Set the result of `share_of_cores`. With None, it is the number of all cores."""
+    """Set the result of `share_of_cores`. With None, `share_of_cores` returns `number_of_cores()`."""
     _share[:] = [] if cores is None else [cores]
 
 
 def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
     """Return the number of cores of each worker. Workers of a host that may use the same core share it equally.
 
-    So a rank that MPI has bound to cores of its own keeps all of them. The coordinator, rank 0, needs no core.
+    So a rank that MPI has bound to cores of its own keeps all of them. A share is rounded down, and is at least 1. The
+    coordinator, rank 0, needs no core.
 
     Args:
         hosts: The host of each rank.
-        cores: The cores of each worker that takes part, by rank, as in the result.
+        cores: By rank, the cores of each worker that takes part. The result has the same ranks.
     """
     # For each host: the number of workers that may use each core, and the number of all workers.
     users: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -122,7 +123,7 @@ def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
     found = {}
     for rank, (bound, most) in cores.items():
         if bound:
-            # The quota of a control group is for all cores together, so it scales the sum of the shares.
+            # `most / len(bound)` is the part of all bound cores that the quota of the control groups lets a worker use.
             fair = sum(1 / users[hosts[rank]][core] for core in bound) * most / len(bound)
         else:
             # The affinity is unknown, so the workers of the host share all its cores.

@@ -1,7 +1,8 @@
 """Environments: the engines that play episodes. Only this package imports Gymnasium and EnvPool.
 
 `make` returns an `Engine`, which plays episodes of one environment side by side. `ENGINES` lists the kinds of engines.
-`register_task` turns a function into an environment.
+`register_task` turns a function into an environment. `fixed` replaces randomized arguments by drawn values, and `names`
+returns names of observations and actions.
 
 Policies and exact tasks work without Gymnasium, so Gymnasium is imported when a name that needs it is first used.
 """
@@ -63,7 +64,8 @@ __getattr__ = import_on_demand(
 
 
 def chunk_seconds(options: EnvOptions) -> float:
-    """Return the minimum duration of a chunk. EnvPool needs longer chunks, because new pools are expensive."""
+    """Return the least duration of a chunk, the episodes that rank 0 sends to a worker at a time."""
+    # EnvPool needs longer chunks, because new pools are expensive.
     return 0.2 if options.engine == "envpool" else 0.01
 
 
@@ -83,7 +85,7 @@ def max_episode_steps(options: EnvOptions) -> int | None:
 def check_randomized(options: EnvOptions) -> None:
     """Raise InputError unless an environment takes all randomized arguments, also at their bounds."""
     with closing(make(options, slots=1)) as engine:
-        # `exact_task` has already checked the bounds of an exact task, and EnvPool refuses `env.randomize`.
+        # An `ExactEngine` has called `exact_task`, which checks the bounds. EnvPool refuses `env.randomize`.
         if not isinstance(engine, ExactEngine | EnvPoolEngine):
             from evolve.environments.gymnasium_making import check_bounds  # noqa: PLC0415 - needs Gymnasium
 
@@ -95,10 +97,10 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
 
     Args:
         options: The environment.
-        slots: B.
-        compiled: Whether native kernels step an exact task; if not, array operations do, with the same bits. A task
-            with rigid bodies is an exception: without kernels, Gymnasium plays it if Box2D is installed and Gymnasium
-            has the settings.
+        slots: B, the number of episodes that the engine plays side by side.
+        compiled: Whether native kernels step an exact task, if the kernels were built. If not, array operations do,
+            with the same bits. There is an exception if the kernels were not built, and Box2D is installed. Then
+            Gymnasium plays tasks with rigid bodies, unless a given setting exists only in the exact task.
         threads: The number of threads in which EnvPool steps its environments.
 
     Raises:
@@ -109,11 +111,12 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
     if options.engine == "exact":
         if options.reported_metrics:
             cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
-            expected = "only metrics mean_observation_N with exact tasks, which report no info"
+            expected = "only the metrics mean_observation_N, because an exact task reports no info"
             raise InputError("env.metrics", expected, list(options.reported_metrics), *cure)
         if not is_left_to_gymnasium(exact_task(options)):
             return ExactEngine(options, slots, compiled)
-    from evolve.environments.gymnasium_engine import GymnasiumEngine, GymnasiumFallback  # noqa: PLC0415 - see above
+    # Import Gymnasium only here, because exact tasks do not need it.
+    from evolve.environments.gymnasium_engine import GymnasiumEngine, GymnasiumFallback  # noqa: PLC0415
 
     kind = GymnasiumFallback if options.engine == "exact" else GymnasiumEngine
     return kind(options, slots)

@@ -1,7 +1,8 @@
 """hebbian-dag and hebbian-lstm, networks with Hebbian traces. A trace sums up how a connection was used.
 
-In **hebbian-dag** every layer reads all earlier layers. With D = [O, h1, …, hL, A + 1], x_0 the observation, W_ij the
-[D_j, D_{i+1}] weights from layer j to layer i + 1, and H_ij the traces of these connections:
+In **hebbian-dag** every layer reads all earlier layers. The layers have the sizes D = [O, h1, …, hL, A + 1], and x_0 is
+the observation. The first index is the target, the second index the source: W_ij [D_j, D_{i+1}] are the weights from
+layer j to layer i + 1, and H_ij the traces of these connections.
 
     z_ij    = x_j (W_ij + m H_ij)                    summed over the nodes of layer j in ascending order
     x_{i+1} = tanh((z_i0 + z_i1) + … + z_ii)
@@ -21,7 +22,7 @@ traces T_k of the same shape. W_a is [H, A]. σ is the sigmoid, and limit the se
     i       = tanh(x (W_i + g T_i))                  each summed over the rows of W_k in ascending order
     c'      = tanh(c f + i j)
     action  = tanh((c' o) W_a)
-    T_k    ← T_k + clip((c'[1] x)ᵀ gate_k, ±limit)   after the action; never at a pruned connection
+    T_k    ← T_k + clip((c'[1] x)ᵀ k, ±limit)        after the action; never at a pruned connection
 
 So cell 0 scales the effect of the traces, and cell 1 scales their change. c is zero when an episode starts. After n
 steps no trace exceeds n · limit. W_a has no traces; arrays with a trace for every weight have zeros for W_a. Initial
@@ -47,7 +48,7 @@ from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 _SMALLEST_NONZERO = 0.001  # the smallest trace rate other than 0, and the smallest trace limit
-_MAX_PENDING = 8  # steps whose trace updates the kernel may delay; LONGEST_HISTORY of kernels/hebbian_dag.h
+_LONGEST_HISTORY = 8  # the most steps with pending trace updates, with the current step; as in kernels/hebbian_dag.h
 
 
 class HebbianDagOptions(base.NetworkOptions):
@@ -72,7 +73,7 @@ class HebbianDagOptions(base.NetworkOptions):
 class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
     """The description of a hebbian-dag."""
 
-    sums_by_source = True
+    sums_by_source = True  # the sums of the sources of a layer are added, see `Network`
 
     @staticmethod
     def validate(options: HebbianDagOptions) -> None:
@@ -105,7 +106,7 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @property
     def num_traces(self) -> int:
-        """T = W: one trace per connection."""
+        """The number of traces: one for each connection."""
         return self.num_weights
 
     @property
@@ -115,7 +116,7 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @property
     def slot_size(self) -> int:
-        """The largest number of float32 values in a slot: a weight, a trace and a gain for each connection."""
+        """The approximate number of float32 values in a slot: a weight, a trace and a gain for each connection."""
         return 3 * self.num_weights
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
@@ -138,7 +139,8 @@ class HebbianDagBatch(base.SlotArrays):
         # The gain of a connection is m, or 0 if the connection is pruned.
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
         self._compile("hebbian_dag", network)
-        # Only `_reference` and `activity` need the rest. A kernel has its own nodes, see `_structure`.
+        # Only the back end numpy needs the rest, for `_reference` and `activity`. A kernel has its own nodes, see
+        # `_structure`.
         if not self._compiled:
             D = network.sizes
             bounds = np.cumsum([0, *D]).tolist()
@@ -148,18 +150,18 @@ class HebbianDagBatch(base.SlotArrays):
             # begin and the end of a stack in the genome, and its number of columns.
             self._spans = []
             begin = 0
-            for rows, columns in zip(bounds[1:-1], D[1:], strict=True):
-                self._spans.append((begin, begin + rows * columns, columns))
-                begin += rows * columns
+            for inputs, columns in zip(bounds[1:-1], D[1:], strict=True):
+                self._spans.append((begin, begin + inputs * columns, columns))
+                begin += inputs * columns
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return weights, traces and gains of slots at the start of an episode; None stands for zeros."""
+        """Return weights, traces and gains (if any) of slots at the start of an episode; None stands for zeros."""
         if self._gains is None:
             return weights, None
         return weights, None, np.float32(self._network.options.plasticity) * mask
 
     def weights(self, slots: Slots) -> Float32:
-        """Return [k, W]: W + m H of slots, the effective weights of their next step."""
+        """Return W + m H of k slots, the effective weights of their next step, with a row for each slot."""
         self._settle(slots)
         weights = self._weights.take(slots)
         if self._gains is None:
@@ -167,7 +169,7 @@ class HebbianDagBatch(base.SlotArrays):
         return weights + self._gains.take(slots) * self._traces.take(slots)
 
     def activity(self, slot: int) -> base.Activity:
-        """Return the nodes and the effective weights of a slot's network after its last step."""
+        """Return the nodes and the effective weights of a slot after its last step. Needs the back end numpy."""
         weights = self.weights(np.array([slot]))[0]
         return base.Activity(tuple(self._nodes[rows, slot].copy() for rows in self._rows), weights)
 
@@ -184,7 +186,7 @@ class HebbianDagBatch(base.SlotArrays):
                     weights = weights + self._matrix(self._gains, i, n) * traces
                 # The nodes of all earlier layers times their weights, [rows, columns, n].
                 products = x[: target.start, None] * weights
-                # Copy each sum, because it is a row of `products`, which the changes of traces overwrite below.
+                # `sequential_sum` returns a row of `products`. Copy the row, because changes of traces overwrite it.
                 z = [sequential_sum(products[j]).copy() for j in rows[: i + 1]]
                 x[target] = tanh(reduce(np.add, z))
                 layers.append((traces, z, products))
@@ -211,10 +213,11 @@ class HebbianDagBatch(base.SlotArrays):
         """Return the C structure `hebbian_dag` of kernels/hebbian_dag.h."""
         D = self._network.sizes
         options = self._network.options
-        # The kernel keeps the nodes and sums of the current step, and of the steps whose trace updates are pending.
-        # With plasticity one update is pending: the current step needs current traces, so it first applies the update
-        # of the step before. `history` is a power of two, because the kernel masks the numbers of steps.
-        history = 2 if self._gains is not None else _MAX_PENDING
+        # The kernel keeps the nodes and sums of the last `history` steps, including the current step. With plasticity,
+        # the current step needs current traces, so it first applies the update of the step before. Without plasticity,
+        # every `history`-th step applies the updates of the last `history` steps. `history` is a power of two, because
+        # the kernel masks the numbers of steps.
+        history = 2 if self._gains is not None else _LONGEST_HISTORY
         # The sums of layer i + 1 are z_i0 … z_ii.
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
         return base.structure(
@@ -262,12 +265,13 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
-        """The neurons (layer, number) that scale the effect and the change of traces: c[0] and c[1]. Layer 0 is obs."""
+        """The neurons (layer, number) that scale the effect and the change of traces: c[0] and c[1]."""
+        # The layers have the numbers of the sources in `blocks`: 0 is obs, 1 the cells.
         return (1, 0), (1, 1)
 
     @property
     def num_traces(self) -> int:
-        """T = W: one trace per connection, zero in W_a."""
+        """The number of traces: one for each connection, zero in W_a."""
         return self.num_weights
 
     @property
@@ -278,7 +282,7 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
 
     @property
     def slot_size(self) -> int:
-        """The number of float32 values in a slot: weights, traces, mask and nodes."""
+        """The approximate number of float32 values in a slot: weights, traces, mask and nodes."""
         return 3 * self.num_weights + self.nodes
 
     def batch(self, slots: int, backend: Backend) -> "HebbianLstmBatch":
@@ -316,7 +320,7 @@ class HebbianLstmBatch(base.SlotArrays):
         return weights
 
     def activity(self, slot: int) -> base.Activity:
-        """Return the last step of a slot's network."""
+        """Return the nodes of a slot's last step, and the weights of its next step. Needs the back end numpy."""
         slots = np.array([slot])
         observations, actions = self._last_step
         return base.Activity((observations[slot], self._cells.take(slots)[0], actions[slot]), self.weights(slots)[0])
@@ -325,7 +329,7 @@ class HebbianLstmBatch(base.SlotArrays):
         n = len(observations)
         O, H, _ = self._sizes
         cells = self._cells.array[0, :, :n]
-        # A copy: the traces change by the old cells in x, after `cells` has got the new ones.
+        # x is a copy, because the change of the traces below needs the old cells after `cells` has the new ones.
         x = np.concatenate([observations.T, cells])
         weights, mask, traces = (a.array[0, :, :n] for a in (self._weights, self._mask, self._traces))
         # Views [4, O + H, H, n], a matrix for each gate. The change of T below changes the stored traces.

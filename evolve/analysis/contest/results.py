@@ -1,4 +1,4 @@
-"""The results of a contest and their file: signed JSON, so that an edited file is noticed.
+"""The results of a contest and their file: JSON with a signature, a checksum by which a reader notices an edit.
 
 A contest plays six experiments, its *legs*. A *repeat* plays all legs one or more times, and times them.
 """
@@ -20,7 +20,7 @@ from evolve.errors import InputError, pluralize
 from evolve.store import disk
 
 MIN_REPEATS = 3
-"""The number of last repeats that must agree. There are fewer repeats only if `ContestSize.most_repeats` is smaller."""
+"""The repeats end when the last three agree, or when there are `ContestSize.most_repeats`."""
 MAX_SPREAD = 0.035
 """The last three repeats agree if their spread is at most this, see `spread`."""
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
@@ -61,8 +61,8 @@ class LegDigest(StoredPart):
     """The result of a leg.
 
     digest: identifies every bit of the leg.
-    marks: the first digits of the digests after some of the generations, and after the last one.
-    every: the number of generations from one mark to the next.
+    marks: the first digits of the digests after every `every` generations, and after the last generation.
+    every: the number of generations up to the first mark, and from one mark to the next; maybe fewer to the last mark.
     steps: environment steps.
     timed_steps: the steps without the first generation, which is not timed; None in files of version 1.
     episodes: the number of episodes.
@@ -84,7 +84,7 @@ class Repeat(StoredPart):
     seconds: the seconds of one pass of all legs.
     passes: the number of passes.
     legs: the seconds of each leg in one pass.
-    playing: the number of cores that the players kept busy.
+    playing: the number of cores that the playing processes kept busy.
     machine_busy: the number of busy cores on rank 0's host, by all processes.
     stolen: the number of cores that the hypervisor of this virtual machine gave to others.
     load: the load average at the end.
@@ -107,7 +107,7 @@ class ContestRow(StoredPart):
     mpi: the MPI library between the ranks.
     backend: the back end of the networks.
     device: the GPU, or "".
-    known: the digests of the short runs; empty if these runs were left out.
+    known: the digest of a short run of each leg (`contest.known_experiment`); empty if these runs were left out.
     legs: the result of each leg in the timed repeats.
     repeats: all repeats.
     """
@@ -143,7 +143,7 @@ class ContestRow(StoredPart):
 
     @property
     def title(self) -> str:
-        """The workers and the device, in words."""
+        """The workers, the device, or both, in words. One worker with a device is not mentioned."""
         if self.device and self.workers == 1:
             return self.device
         hosts = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
@@ -170,7 +170,7 @@ class Price(StoredPart):
 
 
 class ContestFile(StoredPart):
-    """The result of a contest on one machine.
+    """The result of a contest on one machine, which may have several hosts.
 
     contest: the version of the work.
     size: the name of the contest's size.
@@ -202,15 +202,16 @@ class ContestFile(StoredPart):
 
     @property
     def legs(self) -> Mapping[str, LegDigest]:
-        """The results of the legs, which are the same in all rows."""
+        """The results of the legs in the first row. Other rows must have the same, see `assess`."""
         return self.rows[0].legs
 
     def assess(self) -> tuple[str, str]:
         """Return the verdict and its reason; the reason of `VALIDATED` is ""."""
+        version = self.contest  # a field; `contest` alone is the module
         for row in self.rows:
             if found := leg_difference(self.legs, row.legs):
                 return DIFFERENT, f"{row.title} against {self.rows[0].title}: {found}"
-            if row.known and row.known != contest.known_digests(self.size, self.contest):
+            if row.known and row.known != contest.known_digests(self.size, version):
                 return DIFFERENT, f"{row.title}: not the known digests"
         for row in self.rows:
             if not row.known:
@@ -226,7 +227,7 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
             # A mark depends on all generations so far, so the first different mark bounds the first difference.
             pairs = zip(one.marks, other.marks, strict=False)
             place = next((n for n, (mark, other_mark) in enumerate(pairs) if mark != other_mark), None)
-            if place is None:
+            if place is None:  # all common marks are equal, so one leg has more generations
                 return f"{leg}, after its last mark"
             first, last = place * one.every, (place + 1) * one.every - 1
             if first == last:
@@ -253,7 +254,7 @@ def signature(contents: dict[str, Any]) -> str:
 
 
 def check_new(path: Path) -> None:
-    """Raise InputError unless a new file can be written at `path`. Existing files are never replaced."""
+    """Raise InputError unless a new .json file can be written at `path`. Existing files are never replaced."""
     if path.exists():
         raise InputError.plainly(str(path), f"{path} already exists. Choose another name with -o.")
     disk.check_writable(path, (".json",))
@@ -277,7 +278,7 @@ def read(path: Path) -> ContestFile:
     """Return the contents of a file of this version or an earlier one.
 
     Raises InputError if the file cannot be read, is no contest file, or was edited. Raises it also for an unknown
-    version, and for other work.
+    version, and for the verdict `DIFFERENT`.
     """
     contents = _contents(path)
     # Check the version first: a file of another version may have other fields.
@@ -286,12 +287,12 @@ def read(path: Path) -> ContestFile:
         known = " or ".join(map(str, contest.LEGS_OF_VERSION))
         cure = "Run the contest again, or get another version of evolve."
         raise InputError(str(path), f"a file of contest {known}", f"one of contest {version!r}", cure)
-    # Python evaluates the left side first, so the contents no longer include the signature on the right side.
-    if contents.pop(_SIGNATURE, None) != signature(contents):
+    stored_signature = contents.pop(_SIGNATURE, None)
+    if stored_signature != signature(contents):
         message = f"{path} was edited: its signature does not match. Run the contest again, or get the original."
         raise InputError.plainly(str(path), message)
     try:
-        # As JSON, because strict models accept a list for a tuple only there.
+        # Strict models accept a list for a tuple only in JSON.
         found = ContestFile.model_validate_json(json.dumps(contents))
     except ValidationError as error:
         wrong = error.errors()[0]
@@ -318,10 +319,10 @@ def _contents(path: Path) -> dict[str, Any]:
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
     legs = set(contest.LEGS_OF_VERSION[found.contest])
-    # Times are divided by one another, so they must be above 0. The default refuses a row without repeats.
+    # Times are divided by one another, so they must be above 0. `default=0` refuses a row without repeats.
     are_whole = all(set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0 for row in found.rows)
     if found.size not in contest.SIZES or not found.rows or not are_whole:
-        raise InputError(str(path), "a whole contest", "parts of one")
+        raise InputError(str(path), "a whole contest", "missing parts, or a size or numbers that no contest has")
     price = found.price
     if price is not None and not (price.currency.isprintable() and 0 <= price.hour < _LARGEST_PRICE):
         raise InputError(str(path), "a price of an hour that --price takes", f"{price.currency}{price.hour:g}/h")

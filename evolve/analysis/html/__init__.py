@@ -31,7 +31,7 @@ from evolve.training import Experiment, reload, reload_policy
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
 MOST_EXPERIMENTS = 12
-"""The largest number of experiments with a film, a network and histograms. Of more experiments the best have them."""
+"""The most experiments with a film, a front or archive, a network and histograms. Of more, the best have them."""
 _NO_EPISODE_PLAYED = "No film was made, as no episode was played."
 _FRONT = (
     "The front: genomes for which no other genome is as good in all goals and better in one. The hypervolume is the "
@@ -62,7 +62,7 @@ class ReportedChampion:
 
     Attributes:
         title: "held-out champion" or "best of generation 9".
-        connections: The remaining and all connections in words, such as "31 of 32 acting connections".
+        connections: The remaining and all connections or coefficients, such as "31 of 32 acting connections".
         network: Its network. If the network cannot be drawn, the reason replaces it.
     """
 
@@ -111,13 +111,13 @@ def summarize_run(run: StoredRun, filmed: bool, coordinator: Coordinator, transp
 def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, transport: Transport) -> tuple[bool, str]:
     """Evaluate the champions of some generations again, evenly spaced from the first to the last.
 
-    Return whether all are equal, and the verdict in words.
+    Return whether all compared results are equal to the log, and the verdict in words.
     """
     spaced = np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round()
     # In a short run, several of these places fall on one generation.
     generations = np.unique(spaced.astype(int)).tolist()
     repetition = verification.repetition(run, experiment, coordinator, transport)
-    assert isinstance(repetition, verification.RunRepetition)
+    assert isinstance(repetition, verification.RunRepetition)  # because `run` is a run file, not a champion file
     verdict, here = repetition.reevaluate(generations), repetition.local_manifest
     if verdict.equal:
         return True, f"{verdict.summary}, on {here['cpu']}, {here['libc']}"
@@ -149,8 +149,9 @@ def render(
     Raises InputError if Jinja2 or matplotlib is not installed.
 
     empty: The files of runs that have not completed a generation. They are in no group.
-    check: Called before each champion and each figure. It may raise Stopped.
+    check: Called before each champion, and after each figure is drawn. It may raise Stopped.
     """
+    # These lists have the order of `summaries`. Groups have another order, so maps by `_key` connect both.
     runs = [summary.run for summary in summaries]
     names = _run_names(groups, runs)
     named = list(zip(names, runs, strict=True))
@@ -160,7 +161,7 @@ def render(
         for run in group.runs:
             check()
             champions[_key(run)] = reported_champion(run, group)
-    # The conclusion, the comparison and the curves count only the longest run of each seed.
+    # What the page says about an experiment counts only the longest run of each seed. Tables of runs have all runs.
     compared, notes = comparison.deduplicate_seeds(groups)
     best = [champions[_key(best_run(group))] for group in compared]
     shown = comparison.best_groups(compared, MOST_EXPERIMENTS)
@@ -223,7 +224,7 @@ def make_page(
     groups: The groups of the runs that have completed a generation.
     summarize: Plays episodes of a run again. Its second argument says whether to film the champion: the best run of
         each group is filmed, or of the best groups if there are many. None to play no episodes.
-    check: Called before each champion and each figure. It may raise Stopped.
+    check: Called before each champion, and after each figure is drawn. It may raise Stopped.
     """
     begun = [run for group in groups for run in group.runs]
     if summarize is None:
@@ -238,7 +239,7 @@ def make_page(
 
 
 def _run_names(groups: Sequence[RunGroup], runs: Sequence[StoredRun]) -> list[str]:
-    """Return the name of each run: the label of its experiment, if there are several, and its seed."""
+    """Return the name of each run: the label of its experiment (if there are several), its seed, perhaps its path."""
     labels = {_key(run): f"{group.label}, " if len(groups) > 1 else "" for group in groups for run in group.runs}
     names = [f"{labels[_key(run)]}seed {run.header.seed}" for run in runs]
     # Copies of a run would have one name, so their paths follow.
@@ -290,6 +291,7 @@ def _front_or_archive(draw: _Draw, number: int, group: RunGroup) -> tuple[str, s
     except EvolveError as error:
         return group.label, "", str(error)
     first_sentence, *_ = what.partition(".")
+    # The name covers both pictures: a strategy keeps candidates in a front or in an archive.
     picture = draw(f"kept{number}", first_sentence, figure)
     return group.label, f"{_seed_in_words(run, group)}. {what}", picture
 
@@ -340,9 +342,10 @@ def _seed_in_words(run: StoredRun, group: RunGroup) -> str:
 def _spreads(
     draw: _Draw, groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
 ) -> list[tuple[str, Picture | None, str, list[str]]]:
-    """Return for each group with held-out returns its label, histograms, the quantity in words, and notes.
+    """Return for each group with held-out returns its label, histograms, the name of their values, and notes.
 
-    Notes describe champions whose returns are all equal, because their histograms would show nothing.
+    The values are "returns", or "mean returns of N champions". Notes describe champions with equal returns in all
+    episodes, because their histograms would show nothing.
 
     returns: The name and the finite held-out returns of each evaluated run.
     """
@@ -362,6 +365,7 @@ def _spreads(
         picture = None
         if varying:
             picture = draw(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
+        # Names with an equal return share a note. `names_by` takes the return first, as the key.
         equal = [] if many else [(float(values[0]), name) for name, values in known if values.min() == values.max()]
         constant = tables.names_by(equal)
         returned = "every held-out episode returned"
@@ -378,7 +382,7 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
         label = f"{group.label}: " if len(groups) > 1 else ""
         for run in group.runs:
             film = clips[_key(run)]
-            if film is not None:
+            if film is not None:  # `make_page` films only the best run of a group
                 urls = data_url("video/mp4", film.mp4), data_url("image/jpeg", film.jpeg)
                 films.append((f"{label}{_seed_in_words(run, group)}, {film.caption}", *urls))
     return films

@@ -1,7 +1,8 @@
-"""evolve bench: measure the speed of the engine as a share of upper bounds, which are measured as well.
+"""evolve bench: measure the start of evolve, a step of networks and of environments, and the speed of the engine.
 
 In a pair, a measurement of the engine follows a measurement of bare environments (the upper bound). The speed of a
-machine drifts, so compare the ratios of pairs, not the rates of different pairs.
+machine drifts, so compare the ratios of pairs, not the rates of different pairs. With `--sleep-env`, only the engine is
+measured. Then the bound is the sum of the durations of all episodes, divided by the number of workers.
 """
 
 import argparse
@@ -53,8 +54,9 @@ def _parser() -> Parser:
     add("-g", "--generation", type=int, default=0, metavar="G", help=measured)
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
     add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers (3)")
-    add("--pairs", type=int, default=3, metavar="N", help="number of pairs of measurements (3); 0: no rollouts")
-    sleep = "measure the scheduling alone: episodes sleep for SECONDS on average (0.03); needs no core per rank"
+    pairs = "pairs of measurements, or single ones with --sleep-env (3); 0: neither rollouts nor a table of engines"
+    add("--pairs", type=int, default=3, metavar="N", help=pairs)
+    sleep = "measure the scheduling alone: episodes sleep for SECONDS on average (0.03), so ranks may outnumber cores"
     add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
     add(measurements.MEASURE, metavar="FILE", help=argparse.SUPPRESS)
@@ -62,7 +64,7 @@ def _parser() -> Parser:
 
 
 def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
-    """Raise InputError for invalid options, for a missing mpirun, and if mpirun started this process."""
+    """Raise InputError for invalid options, if mpirun started this process, and if mpirun cannot start ranks."""
     for name in ("pairs", "generation", "sleep_env"):
         if arguments[name] is not None and arguments[name] < 0:
             raise InputError(f"--{name.replace('_', '-')}", "at least 0", arguments[name])
@@ -84,19 +86,19 @@ def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
 def _experiment(arguments: dict[str, Any]) -> Experiment:
     """Return the experiment that the options describe. `--set` overrides every other option."""
     # A bare process, to which each worker is compared, has one thread.
-    table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0, "compute": {"threads": 1}}
+    settings: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0, "compute": {"threads": 1}}
     # The measured generation is the last one of the experiment.
-    table["generations"] = arguments["generation"] + 1
+    settings["generations"] = arguments["generation"] + 1
     keys = ("env.id", "env.engine", "population", "episodes", "network.hidden")
     given = {key: arguments[key] for key in keys if arguments[key] is not None}
     for key, value in (_ENVIRONMENT | given).items():
-        set_key(table, key, value)
+        set_key(settings, key, value)
     if arguments["sleep_env"] is not None:
         asleep = {"id": SLEEP, "kwargs": {"seconds": arguments["sleep_env"]}, "reuse": True}
-        table["env"], table["compute"]["slots"] = asleep, 1
+        settings["env"], settings["compute"]["slots"] = asleep, 1
     for assignment in arguments["assignments"]:
-        set_key(table, *read_assignment(assignment))
-    return prepare(parse(Config, table))
+        set_key(settings, *read_assignment(assignment))
+    return prepare(parse(Config, settings))
 
 
 def _header(experiment: Experiment) -> str:
@@ -112,8 +114,8 @@ def _header(experiment: Experiment) -> str:
 def _startup_text(row: Row) -> str:
     """Return the start-up times beside their budgets."""
     return (
-        f"\nimport evolve.run: {row['import'] - row['python']:.2f} s beyond the interpreter's {row['python']:.2f} s "
-        f"(budget {row['import_budget']:.1f} s)\n"
+        f"\nimport evolve.cli.run: {row['import'] - row['python']:.2f} s "
+        f"beyond the interpreter's {row['python']:.2f} s (budget {row['import_budget']:.1f} s)\n"
         f"evolve.run to its first environment step: {row['first_step']:.2f} s (budget {row['first_step_budget']:.1f} s)"
     )
 
@@ -140,12 +142,13 @@ def _table(*rows: Sequence[str]) -> str:
     return table(rows, width(), left=(), indent="  ")
 
 
+# "ask+tell" is all time outside episodes, also for the digest and the file.
 _COST_HEADINGS = ("\nratio", "rank 0\nCPU ms", "rank 0\nCPU", "ask+tell\nms", "moved\nMB",
                   "idle\nleast", "idle\nmean", "idle\nmost")  # fmt: skip
 
 
 def _cost_cells(row: Row) -> tuple[str, ...]:
-    """Return the cells below `_COST_HEADINGS`. "rank 0 CPU" is the CPU time of rank 0 as a share of the duration."""
+    """Return the cells below `_COST_HEADINGS`. The second "rank 0 CPU" is a share of the duration."""
     idle = row["idle"]
     return (f"{row['ratio']:.3f}", f"{row['cpu_seconds'] * 1e3:,.0f}", f"{row['cpu_seconds'] / row['seconds']:.1%}",
             f"{row['serial_seconds'] * 1e3:,.0f}", f"{row['bytes'] / 1e6:.1f}",
@@ -172,7 +175,7 @@ def _schedule_table(rows: list[Row]) -> str:
     title = f"\n{pluralize(rows[0]['ranks'], 'rank')}, environments that only sleep"
     times = ("ideal_seconds", "list_seconds", "seconds")
     lines = [(*(f"{row[name]:.2f}" for name in times), *_cost_cells(row)) for row in rows]
-    note = "ideal: no worker ever waits; free: workers wait only at the end, scheduling is free; ratio: ideal to real"
+    note = "ideal: no worker ever waits; free: scheduling costs no time, waits only at the end; ratio: ideal to real"
     return "\n".join([title, _table(("ideal\ns", "free\ns", "real\ns", *_COST_HEADINGS), *lines), _median(rows), note])
 
 
@@ -181,7 +184,7 @@ def _sweep(
 ) -> dict[int, Any]:
     """Measure the rollouts, or only the scheduling, for each number of ranks; show the tables, and return the rows."""
     sweep: dict[int, Any] = {}
-    # With --json, environments print to stderr, and only JSON is on stdout.
+    # `cli.app` looks for --json in these words. Environments then print to stderr, and only JSON is on stdout.
     words = ["-m", "evolve.bench", *argv, "--json", measurements.MEASURE, str(run)]
     for ranks in arguments["ranks"] or _RANKS:
         if arguments["sleep_env"] is None:
@@ -224,7 +227,7 @@ def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict
 
 def _body(app: App, argv: list[str]) -> int:
     arguments = vars(_parser().parse_args(argv))
-    # The bench starts itself under mpirun with the hidden option; this process is then one of its ranks.
+    # `figures_of_job` starts the bench again with the hidden option. This process is then rank 0 of a measurement.
     if arguments["measure"]:
         with stdout_for_json(True):
             measured = measurements.measure(_experiment(arguments), app, arguments["measure"])
@@ -234,7 +237,8 @@ def _body(app: App, argv: list[str]) -> int:
     try:
         with stdout_for_json(arguments["json"]):
             figures = _measure(arguments, argv, app.stop)
-    except (RunError, Stopped):  # Ctrl-C also interrupts the measured processes, which then fail
+    except (RunError, Stopped):
+        # Ctrl-C also interrupts the measured processes, which then fail. So name the signal, and not their failure.
         app.stop.check()
         raise
     if arguments["json"]:

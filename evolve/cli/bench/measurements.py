@@ -1,12 +1,11 @@
-"""The measurements of the bench: generations of the training loop, and lower bounds of their time.
+"""The measurements of the bench: generations of the training loop, bounds of their speed, and parts of their time.
 
-`compare` plays a generation by the training loop over MPI, and the same episodes in bare processes. `schedule` plays
-episodes that only sleep, and compares the time with the sum of their durations. `timed` measures generations. The other
-lower bounds are the start of the program (`startup_seconds`), a step of the network (`network_row`) and a step of bare
-environments (`engine_rows`).
+`compare` plays a generation by the training loop over MPI, and the same episodes in bare processes, which are the upper
+bound. `schedule` plays episodes that only sleep. Its bounds are the times of workers that never wait, and of workers
+that wait only at the end. The parts are the start of the program (`startup_seconds`), a step of the network
+(`network_row`) and a step of bare environments (`engine_rows`).
 """
 
-import gc
 import heapq
 import json
 import math
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from evolve import environments
-from evolve.cli.app import App, StopFlag, stdout_for_json
+from evolve.cli.app import App, StopFlag, freeze_objects, stdout_for_json
 from evolve.cluster import Coordinator, Transport
 from evolve.cluster.mpirun import mpirun_environment, mpirun_words
 from evolve.config import Config, EnvOptions
@@ -52,7 +51,7 @@ from evolve.training import (
 )
 
 MEASURE = "--measure"
-"""The hidden option with which the bench starts itself under mpirun; its value is a run file."""
+"""The hidden option with which the bench starts itself again for a measurement; its value is a run file."""
 _WARM_UP_SEED = 1  # the seed of an untimed first generation, in which workers make their environments
 _IMPORT_BUDGET, _FIRST_STEP_BUDGET = 1.0, 2.0  # seconds
 # A program that runs `evolve run` up to the first step of a rollout of any kind, and prints the time.
@@ -69,7 +68,7 @@ from evolve.cli.run import main
 sys.exit(main())
 """
 _EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
-"""The number of episodes that each engine plays, if the generation has enough. Faster engines need more episodes."""
+"""The least number of episodes that each engine plays, if the generation has enough. Faster engines need more."""
 
 
 class TimedCoordinator(Coordinator):
@@ -120,8 +119,8 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
 def play_earlier_generations(experiment: Experiment, generation: int, path: Path, stop: StopFlag) -> None:
     """Write a run file with the generations before the measured one.
 
-    This process plays all of them, with seed 0. Raises InputError if the run ends before (`--set early_stop.steps=9`),
-    and Stopped.
+    This process plays all of them, with seed 0. Raises Stopped. Raises InputError if `early_stop` ends the run before
+    the measured generation.
     """
     with (
         closing(create(path, _header(experiment, 0))) as log,
@@ -139,7 +138,7 @@ def _ended(generations: int, measured: int) -> InputError:
 
 def _header(experiment: Experiment, seed: int) -> Header:
     config = experiment.config
-    return Header(config.to_toml(), {}, seed, config.env.id)
+    return Header(config.to_toml(), manifest={}, seed=seed, env=config.env.id)
 
 
 def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
@@ -148,8 +147,7 @@ def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
     A generation of another run comes first, as a warm-up.
     """
     coordinator = coordinator_of(app)
-    # A run freezes the garbage collector, too: otherwise scanning all modules takes a tenth of the time.
-    gc.freeze()
+    freeze_objects()  # as a run does
     with tempfile.TemporaryDirectory() as folder:
         with (
             closing(create(Path(folder) / "other.h5", _header(experiment, _WARM_UP_SEED))) as other,
@@ -212,7 +210,7 @@ _READY: list[Barrier] = []
 
 
 def _begin_bare(ready: Barrier) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the bench ends this process; a traceback would hide the reason
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the bench handles Ctrl-C, and ends this process
     _READY.append(ready)
 
 
@@ -232,7 +230,7 @@ def _replay_share(share: tuple[EnvOptions, list[Recording]]) -> tuple[int, float
 
 
 class BareProcesses:
-    """N processes. On demand, each of them plays a share of the generation in bare environments."""
+    """N processes. Each records a share of the measured generation; `rate` replays all shares in bare environments."""
 
     def __init__(self, experiment: Experiment, run: Path, processes: int, stop: StopFlag) -> None:
         context = multiprocessing.get_context("spawn")
@@ -243,7 +241,7 @@ class BareProcesses:
             self._shares = self._all_results(partial(_record_share, experiment, run), shares)
 
     def _all_results(self, function: Callable[[Any], Any], shares: Sequence[Any]) -> list[Any]:
-        """Return the results of a function for all shares, computed in the processes. Raises an error of a process."""
+        """Return the results of a function for all shares, from the processes. Raises their errors and Stopped."""
         futures = [self._pool.submit(function, share) for share in shares]
         try:
             others = set(futures)
@@ -289,11 +287,11 @@ def compare(
 
 
 def schedule(words: Sequence[str], ranks: int, pairs: int, stop: StopFlag) -> list[dict[str, Any]]:
-    """Measure the engine on environments that only sleep, relative to workers that never wait.
+    """Measure the engine `pairs` times on environments that only sleep; return a row for each measurement.
 
-    The return of an episode is the time that it slept. Even a scheduler without cost waits for the last episodes to
-    end: `list_seconds` is the time of Graham's list scheduling (1966) of the same episodes. Raises RunError and
-    Stopped.
+    The return of an episode is the time that it slept. `ideal_seconds` is the time of workers that never wait, and
+    `ratio` is its share of the measured time. Even a scheduler without cost waits for the last episodes to end:
+    `list_seconds` is the time of Graham's list scheduling (1966) of the same episodes. Raises RunError and Stopped.
     """
     rows = []
     for _ in range(pairs):
@@ -328,7 +326,7 @@ def _run_python(words: Sequence[str]) -> tuple[float, float, str]:
 def shortest_run(config: Config) -> Config:
     """Return the shortest run that takes a step: one generation of two candidates with one episode each."""
     same = {"env": config.env, "network": config.network, "compute": config.compute}
-    same["normalize_observations"] = config.normalize_observations  # some metrics of the environment need it
+    same["normalize_observations"] = config.normalize_observations  # mean_observation_N in `env.metrics` needs it
     return Config(generations=1, population=2, episodes=1, held_out_episodes=0).model_copy(update=same)
 
 
@@ -360,7 +358,8 @@ def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
     names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
     for name in names:
         batch = network.batch(slots, name)
-        batch.load(np.arange(slots), genomes.weights, genomes.mask, np.arange(slots))
+        episode_seeds = np.arange(slots)
+        batch.load(np.arange(slots), genomes.weights, genomes.mask, episode_seeds)
         found[name] = partial(batch.step, observations)
     return found
 
@@ -395,7 +394,8 @@ def engine_rows(experiment: Experiment, path: Path) -> list[dict[str, Any]]:
     found = []
     config = experiment.config
     for engine in ENGINES:
-        if engine == "exact" and not native.available():  # array operations are a reference, not a fast engine
+        # Without kernels, array operations play exact tasks. They define the results, and need not be fast.
+        if engine == "exact" and not native.available():
             continue
         options = config.env.model_copy(update={"engine": engine})
         try:
