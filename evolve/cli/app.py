@@ -5,6 +5,7 @@ import errno
 import faulthandler
 import gc
 import io
+import logging
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ from evolve.errors import EvolveError, InputError, Interrupted, RunError, Stoppe
 if TYPE_CHECKING:
     from evolve.rollouts import AnyRollout
 
+_LOG = logging.getLogger("evolve")
 _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 """Options with which a command plays no episode, and thus needs no workers."""
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
@@ -103,6 +105,7 @@ class StopFlag:
         self._first: int | None = None
         self._first_at = 0.0
         self._caught: tuple[int, ...] = ()
+        self._taken_back: set[int] = set()  # the signals of which a warning was given
         self.stop_message = ""
         """The message to print at once on a signal other than SIGUSR1. The launcher drops later output."""
         self._deadline = float("inf")
@@ -118,6 +121,8 @@ class StopFlag:
         self._caught = tuple(number for number in mpirun.STOPPING if not (outlives and number == signal.SIGHUP))
         for number in self._caught:
             signal.signal(number, self._remember)
+        # Python writes the number of each signal into this pipe, whoever handles the signal.
+        signal.set_wakeup_fd(_pipe()[1], warn_on_full_buffer=False)
 
     @property
     def signal(self) -> int | None:
@@ -132,6 +137,8 @@ class StopFlag:
 
     def reason(self) -> str | None:
         """Return the reason to stop, or None."""
+        if self._first is None:
+            self._keep_catching()
         if self.signal is not None:
             if mpirun.is_supervised() and self.signal == signal.SIGUSR1:
                 return "a signal"  # the supervisor has printed its name
@@ -143,6 +150,25 @@ class StopFlag:
         reason = self.reason()
         if reason is not None:
             raise Stopped(f"stopped by {reason}{where}")
+
+    def _keep_catching(self) -> None:
+        """Catch the signals again whose handlers the environment has replaced, as a client of ROS does."""
+        if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+            return
+        for number in self._caught:
+            if signal.getsignal(number) != self._remember:
+                signal.signal(number, self._remember)
+                if number not in self._taken_back:  # it may be replaced in each episode
+                    name = signal.Signals(number).name
+                    _LOG.warning(
+                        "the environment has replaced the handler of %s, which stops this command: it is put back", name
+                    )
+                self._taken_back.add(number)
+        if self._taken_back:
+            with suppress(OSError):  # the pipe is empty
+                arrived = [number for number in os.read(_pipe()[0], 4096) if number in self._caught]
+                if arrived and self._first is None:  # the handler of the environment got the signal
+                    self._remember(arrived[0], None)
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         """Remember the first signal, and restore its usual effect unless this process has a supervisor."""
@@ -177,6 +203,15 @@ class StopFlag:
         for number in self._caught:
             _restore_usual_effect(number)
         self._caught = ()
+
+
+@cache
+def _pipe() -> tuple[int, int]:
+    """Return the ends of a pipe to read from and to write to, neither of which waits."""
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
 
 
 def _restore_usual_effect(number: int) -> None:

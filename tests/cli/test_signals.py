@@ -104,6 +104,32 @@ def test_an_interrupt_ends_a_run_that_hangs(start, tmp_path, brake):
     assert "Traceback" not in done.err
 
 
+ROS = """
+import signal
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Node(CartPoleEnv):
+    def reset(self, **words):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        return super().reset(**words)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_environment_that_takes_the_signals_does_not_keep_them(start, tmp_path, number):
+    (tmp_path / "ros.py").write_text(ROS)
+    path = store.path_of(tmp_path / "out", 0)
+    words = ("-e", "ros:Node", "-p", 8, "-r", 2, "-d", 2, "-g", 99999, "--set", "held_out_episodes=0", "-o", "out")
+    process = start("run", *words, "--set", "env.max_episode_steps=20")
+    wait_for(lambda: path.exists() and store.read_progress(path)[0] > 1, process.output)
+    process.popen.send_signal(number)
+    done = process.wait(60)
+    assert done.code == 75, done.err
+    assert done.err.count(f"has replaced the handler of {number.name}") == 1
+    assert f"stopped by {number.name}" in done.err
+
+
 def test_an_interrupted_evaluation_says_so(start, call, tmp_path):
     mark = tmp_path / "mark"
     slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.01", "--set", "env.kwargs.mark=mark")
