@@ -71,6 +71,15 @@ class EvolveError(Exception):
         # The method of Exception would call the class with only the message.
         return _restored, (type(self), *self._parts), self.__dict__
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows: the place in the user's code, and the message."""
+        frames = traceback.extract_tb(self.__traceback__)
+        is_ours = [Path(frame.filename).is_relative_to(SOURCE / "evolve") for frame in frames]
+        first = is_ours.index(True) if True in is_ours else len(frames)
+        # The frame before evolve's first one belongs to the user, and the frames before it may belong to IPython.
+        lines = [line.rstrip() for line in traceback.format_list(frames[max(0, first - 1) : first])]
+        return [*lines, f"{type(self).__name__}: {self}"]
+
     def worded(self, spell: Callable[[Setting], str]) -> str:
         """Return the message with each setting as `spell` writes it."""
         return "".join(part if isinstance(part, str) else spell(part) for part in self._parts)

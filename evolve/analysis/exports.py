@@ -66,6 +66,8 @@ def to_json(policy: "Policy") -> dict[str, Any]:
     if not np.isfinite(policy.genome.weights[0, mask]).all():
         raise InputError("network", "finite weights, because JSON has no others", "NaN or infinity")
     is_static = bool(getattr(network, "is_static", False))
+    if is_static:
+        layers_of(policy, "JSON")  # raises InputError if a network of another package has no tanh layers
     # A static network may compute its weights from the genome: binary-mask-mlp takes the mask.
     static_weights = policy.weights if is_static else {}
     matrices = []
@@ -202,7 +204,33 @@ def layers_of(policy: "Policy", name: str) -> Layers:
             sources = [source for link in found for source in link.sources]
             found = [Link(sources, np.concatenate([link.matrix for link in found]), found[-1].bias)]
         links.append(found)
-    return Layers(links, sizes, remembered)
+    layers = Layers(links, sizes, remembered)
+    kind = policy.experiment.config.network.name
+    if kind not in NETWORKS and not _are_outputs_of(policy, layers):
+        expected = f"a network of tanh layers for {name}, because it has is_static = True"
+        got = f"{kind}, whose outputs are not the ones of tanh layers"
+        raise InputError("network", expected, got, "Leave is_static out, and export the policy as JSON (.json).")
+    return layers
+
+
+def _are_outputs_of(policy: "Policy", layers: Layers) -> bool:
+    """Return whether a policy's network has the outputs of tanh layers, in three steps of some observations."""
+    batch = policy.experiment.network.batch(1, "numpy")
+    batch.load(np.zeros(1, np.intp), policy.genome.weights, policy.genome.mask, np.zeros(1, np.int64))
+    previous = [np.zeros(size, np.float32) for size in layers.sizes]
+    for step in range(3):
+        observation = np.sin(np.arange(layers.sizes[0], dtype=np.float32) + 2 * step)
+        nodes = [observation]
+        for links in layers.links:
+            sums = []
+            for link in links:
+                rows = np.concatenate([(previous if late else nodes)[source] for source, late in link.sources])
+                sums.append(rows @ link.matrix + (0 if link.bias is None else link.bias))
+            nodes.append(np.tanh(np.sum(sums, axis=0)))
+        if not np.allclose(batch.step(observation[None])[0], nodes[-1], atol=1e-4):
+            return False
+        previous = nodes
+    return True
 
 
 def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:

@@ -154,6 +154,10 @@ class Policy:
     def _advance(self, observation: Any) -> Float32:
         # Another library may have changed the arithmetic of this thread since the last call.
         restore_ieee()
+        is_pair = isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict)
+        if is_pair and kind_of(self.experiment.spaces.observation) != "Tuple":
+            cure = "Pass the first of both: observation, info = env.reset()."
+            raise InputError("observation", "an observation", "a pair of an observation and info", cure)
         try:
             rows = _batch_size(self.experiment.spaces.observation, observation, is_batch=self._fixed_rows is not None)
             # Encode and check the whole observation before any network advances, so that an error changes nothing.

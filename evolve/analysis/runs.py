@@ -7,6 +7,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evolve import environments, training, verification
 from evolve.analysis import champion as champion_files
 from evolve.analysis import exhibits, figures, statistics
@@ -405,9 +407,8 @@ class Run(_EvolvedFile):
             cure = "Begin a new run with ", Setting("output.genomes", "all"), "."
             raise InputError(str(self.path), "a run that stores all genomes", "a run that stores only champions", *cure)
         genomes, record = population(self.path, generation), self._stored.records[generation]
-        best = int(record.champion_candidate)
-        # The champion in memory shows whether the file still has the same run.
-        if genomes.weights[best : best + 1].tobytes() != record.champion_weights.tobytes():
+        # The fingerprints in memory show whether the file still has the same run.
+        if not np.array_equal(genomes.fingerprints(), record.genome_fingerprints):
             raise _changed_file(str(self.path), self.path)
         return genomes
 

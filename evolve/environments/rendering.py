@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from ctypes.util import find_library
@@ -306,18 +307,22 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
     """
     if not has_picture(env_id):
         raise InputError("env.id", f"a task that can be drawn: {', '.join(filter(has_picture, TASKS))}", env_id)
-    if env_id in GYMNASIUM_INDICES:
-        # The seed does not matter, because the given state replaces the state of the reset.
-        env = _environment(env_id, (), 0)
-        env.state = np.array(state[GYMNASIUM_INDICES[env_id]])
-        # Another episode may have left other settings in this shared object, so set all of them.
-        for name, value in task.options:
-            setattr(env, name, value)
-    else:
-        settings = task.options.model_dump(exclude=set(task.own_settings))  # Gymnasium does not know own settings
-        env = _environment(env_id, tuple(settings.items()), seed)
-        _place_bodies(env, task, state, seed, step)
-    return as_frame(env_id, env.render)
+    with _DRAWING:
+        if env_id in GYMNASIUM_INDICES:
+            # The seed does not matter, because the given state replaces the state of the reset.
+            env = _environment(env_id, (), 0)
+            env.state = np.array(state[GYMNASIUM_INDICES[env_id]])
+            # Another episode may have left other settings in this shared object, so set all of them.
+            for name, value in task.options:
+                setattr(env, name, value)
+        else:
+            settings = task.options.model_dump(exclude=set(task.own_settings))  # Gymnasium does not know own settings
+            env = _environment(env_id, tuple(settings.items()), seed)
+            _place_bodies(env, task, state, seed, step)
+        return as_frame(env_id, env.render)
+
+
+_DRAWING = threading.Lock()  # all threads share the environment of `_environment`
 
 
 @lru_cache(maxsize=1)  # all pictures of an episode use one environment

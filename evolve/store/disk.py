@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import gc
 import io
 import os
 import re
@@ -196,7 +197,11 @@ def _lock(path: Path, descriptor: int) -> bool:
     Raises InputError if this process or another one holds the lock.
     """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            gc.collect()  # closes iterators that have lost their variables, as in a notebook's cell that has failed
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise _locked_error(path, descriptor) from None
     except OSError as error:
@@ -213,7 +218,10 @@ def _locked_error(path: Path, descriptor: int) -> InputError:
     cure = "Wait for it to end, or choose another "
     number = re.fullmatch(rf"process (\d+) on {re.escape(socket.gethostname())}", holder)
     if number is not None and _has_started(int(number[1])):
-        cure = "This script has started that run: close the iterator of evolve.iterate, or choose another "
+        cure = (
+            "This script has started that run: close the iterator of evolve.iterate, or wait for its thread, or choose "
+        )
+        cure += "another "
     got = f"{path}, which {holder} is writing"
     another = Setting("output.directory")
     return InputError("output.directory", "a run file that is not being written", got, cure, another, ".")

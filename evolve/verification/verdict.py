@@ -146,6 +146,10 @@ class Verdict:
         """Return the verdict of a table of `to_json`. Numbers that were not finite are None."""
         return TypeAdapter(cls).validate_python(table)
 
+    def __bool__(self) -> bool:
+        """Whether the runs are equal, so that `assert run.verify()` says what it means."""
+        return self.equal
+
     def __repr__(self) -> str:
         return f"<Verdict: {'equal' if self.equal else 'different'}: {self.summary}>"
 

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 import evolve
 from evolve import store
+from evolve.analysis import exports
 from evolve.analysis.c_source import describe_spaces
 from evolve.analysis.policy import Policy
 from evolve.config import Config
@@ -315,14 +316,24 @@ def test_the_head_of_a_c_file_names_the_divisor_of_an_image():
         assert describe_spaces(experiment)[:-1] == lines
 
 
-@pytest.mark.parametrize("is_static", [False, True])
-def test_a_network_from_outside_is_described_as_far_as_it_says(is_static, monkeypatch, tmp_path):
-    policy = policy_of({"name": "leaky"})  # examples/outside
-    monkeypatch.setattr(type(policy.experiment.network), "is_static", is_static, raising=False)
+@pytest.mark.parametrize("name", ["leaky", "mlp", "elman", "dag", "binary-mask-mlp"])
+def test_a_network_from_outside_is_described_as_far_as_it_says(name, monkeypatch, tmp_path):
+    policy = policy_of({"name": name})  # leaky is in examples/outside
+    monkeypatch.setattr(exports, "NETWORKS", {})  # as if all were from outside
     network = json.loads(policy.export(tmp_path / "a.json").read_text())["network"]
     assert network["formulas"]
-    known = ("tanh", "all rows") if is_static else (None, None)
-    assert (network["is_static"], network["activation"], network["sums"]) == (is_static, *known)
+    known = (False, None, None) if name == "leaky" else (True, "tanh")
+    assert (network["is_static"], network["activation"], network["sums"])[: len(known)] == known
+
+
+@pytest.mark.parametrize("ending", ["json", "onnx"])
+def test_a_network_from_outside_that_has_no_tanh_layers_is_refused(ending, monkeypatch, tmp_path):
+    policy = policy_of({"name": "leaky"})
+    monkeypatch.setattr(type(policy.experiment.network), "is_static", True, raising=False)
+    with pytest.raises(
+        InputError, match=r"got leaky, whose outputs are not the ones of tanh layers\. Leave is_static out"
+    ):
+        policy.export(tmp_path / f"a.{ending}")
 
 
 def test_the_command_writes_each_format(tmp_path, call, monkeypatch):

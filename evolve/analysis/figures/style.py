@@ -6,6 +6,7 @@ This is the only module that imports matplotlib, which comes with the extra `plo
 import io
 import re
 import textwrap
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -74,12 +75,16 @@ def check_library() -> None:
     matplotlib("figure")
 
 
+# Threads share the settings. A context that ends in one thread would restore what another thread has set.
+_DRAWING = threading.RLock()
+
+
 def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Make a function draw with the settings of this package. The user's other figures keep their settings."""
 
     @wraps(function)
     def with_settings(*arguments: _P.args, **options: _P.kwargs) -> _R:
-        with matplotlib("").rc_context(_SETTINGS):
+        with _DRAWING, matplotlib("").rc_context(_SETTINGS):
             return function(*arguments, **options)
 
     return with_settings
