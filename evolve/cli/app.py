@@ -326,7 +326,7 @@ def _run_in_ranks(command: str, argv: list[str], work: WorkOf | None) -> int | N
         if count.workers == 1:
             return None
         cluster.check_start("--workers")
-        words = [*mpirun.mpirun_words(count.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
+        words = [*mpirun.mpirun_words(count.workers + 1), *mpirun.python_words(), "-m", f"evolve.{command}", *rest]
         return mpirun.supervise(words, mpirun.mpirun_environment(), count.workers, partial(say, command))
     except EvolveError as error:
         return _refuse(command, error)

@@ -6,7 +6,6 @@ several workers. Under mpirun, the command itself measures a single row on the r
 """
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_start
 from evolve.cluster.cores import number_of_cores
 from evolve.cluster.hosts import check_not_too_many
-from evolve.cluster.mpirun import Supervisor, begin_seconds, mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import Supervisor, begin_seconds, mpirun_environment, mpirun_words, python_words
 from evolve.errors import InputError, Stopped, pluralize, sanitize
 from evolve.numerics import backend
 from evolve.numerics.device import has_device
@@ -226,7 +225,7 @@ def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str
         file = Path(folder) / "row.json"
         # Several workers need a coordinator in addition. A single worker plays without MPI.
         words = mpirun_words(workers + 1) if workers > 1 else []
-        words += [sys.executable, "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
+        words += [*python_words(), "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
         words += ["--repeats", str(size.most_repeats), *(["--unverified"] if unverified else [])]
         outcome = supervisor.run(words, mpirun_environment(), begin=begin_seconds(workers + 1))
         if outcome.code:

@@ -4,7 +4,6 @@ import argparse
 import math
 import os
 import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from evolve.cluster.mpirun import (
     begin_seconds,
     command_words,
     connect_seconds,
+    python_words,
 )
 from evolve.cluster.start import silence_seconds
 from evolve.config import seconds
@@ -225,7 +225,7 @@ class Launch:
         # If all hosts are this machine, or an allocation decides, the launcher needs no list of hosts.
         listed_hosts = [] if all(host.is_here for host in hosts) else hosts
         launcher = self._launcher.words(ranks, listed_hosts, self._folder)
-        command = [*launcher, sys.executable, "-m", "evolve.run", *self._run_arguments]
+        command = [*launcher, *python_words(), "-m", "evolve.run", *self._run_arguments]
         env = self._launcher.environment(self._ssh, self._folder)
         env[COMMAND] = self.command
         # The machine may be slow: each attempt without progress doubles the times to begin and to connect.

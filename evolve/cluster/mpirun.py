@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 from evolve.cluster.hosts import SSH_OPTIONS, Host, write_hostfile
-from evolve.errors import InputError, how_to_install, is_installed, one_line
+from evolve.errors import SOURCE, InputError, how_to_install, is_installed, one_line
 
 _ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _PASSED = (
@@ -215,6 +215,18 @@ def check_start(argument: str) -> None:
     except FileNotFoundError as error:  # all disks are full or read-only
         cure = "Free disk space, or set TMPDIR to a directory on another disk."
         raise InputError(argument, "a directory for temporary files", error.strerror, cure) from None
+
+
+def python_words() -> list[str]:
+    """Return the words that start Python so that it imports the evolve of this process.
+
+    By itself, `python -m` first looks into the current directory, which may hold another evolve, such as a clone.
+    """
+    try:
+        is_here = SOURCE.samefile(os.curdir)
+    except OSError:  # the current directory was removed
+        is_here = False
+    return [sys.executable] if is_here else [sys.executable, "-P"]
 
 
 def mpirun_words(ranks: int) -> list[str]:

@@ -45,6 +45,19 @@ def test_ranks_are_started_for_anybody_on_any_number_of_cores(call, command, tmp
     assert [record.digest for record in run.records] == [record.digest for record in alone.records]
 
 
+def test_ranks_import_the_evolve_that_starts_them(tmp_path):
+    """Not the one in the current directory, where `python -m` looks first; but tasks are found there."""
+    (tmp_path / "evolve").mkdir()
+    (tmp_path / "evolve" / "__init__.py").write_text("raise ImportError('another evolve')")
+    (tmp_path / "mine.py").write_text("from gymnasium.envs.classic_control import CartPoleEnv as Mine")
+    words = [sys.executable, "-P", "-m", "evolve", "run", "-e", "mine:Mine", *map(str, TINY), "--workers", "2"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LONG, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert store.read(tmp_path / "out" / "seed-0.h5").header.manifest["ranks"] == 3
+
+
 def test_the_other_commands_have_workers_too(call, command, monkeypatch):
     call("run", *TINY).ok()
     done = command("verify", "out", "--workers", 2)

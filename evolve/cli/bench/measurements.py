@@ -13,7 +13,6 @@ import multiprocessing
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +29,7 @@ import numpy as np
 from evolve import environments
 from evolve.cli.app import App, StopFlag, freeze_objects, stdout_for_json
 from evolve.cluster import Coordinator, Transport
-from evolve.cluster.mpirun import mpirun_environment, mpirun_words
+from evolve.cluster.mpirun import mpirun_environment, mpirun_words, python_words
 from evolve.config import Config, EnvOptions
 from evolve.environments import ENGINES, Recorder, Recording
 from evolve.errors import InputError, RunError, on_error, pluralize
@@ -168,7 +167,7 @@ def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
 
     words: The arguments of Python. Raises RunError if the measurement fails.
     """
-    command = [*(mpirun_words(ranks) if ranks > 1 else []), sys.executable, *words]
+    command = [*(mpirun_words(ranks) if ranks > 1 else []), *python_words(), *words]
     done = subprocess.run(command, env=mpirun_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunError(f"the measurement on {pluralize(ranks, 'rank')} failed: {done.stderr or done.stdout}")
@@ -317,7 +316,7 @@ def _run_python(words: Sequence[str]) -> tuple[float, float, str]:
     """Run Python with command-line arguments. Return its duration in seconds, the time of its start, and its stderr."""
     # `_RUN` prints a time of the clock `time.time`, so the start is needed by this clock, too.
     begin, before = time.perf_counter(), time.time()
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([*python_words(), *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunError(f"the start-up measurement failed: {done.stderr or done.stdout}")
     return time.perf_counter() - begin, before, done.stderr
