@@ -63,12 +63,13 @@ def describe(names: list[str], out: Path) -> None:
 
 
 def main() -> None:
-    """Run the missing runs; write the tables."""
+    """Run the missing runs; compare all with the published results, or publish them."""
     parser = argparse.ArgumentParser(description="Run every experiment again, or the missing runs.")
     # With nargs="*" Python 3.11 refuses a list, even an empty one, that is not itself one of `choices`.
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(EXPERIMENTS))
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/study"), metavar="DIR")
     parser.add_argument("--dry-run", action="store_true", help="print what is missing and how long it takes")
+    parser.add_argument("--publish", action="store_true", help="replace the published results, and write the tables")
     options = parser.parse_args()
     names = options.names or FOR_CORES
     if unknown := [name for name in names if name not in EXPERIMENTS]:
@@ -81,7 +82,10 @@ def main() -> None:
     for _ in run_all([job for name in names for job in jobs_of(name)], options.output, say):
         pass
     if script_ranks().leads:
-        subprocess.run([sys.executable, FOLDER / "results.py", options.output], check=True)
+        publish = ["--publish"] if options.publish else []
+        sys.exit(
+            subprocess.run([sys.executable, FOLDER / "results.py", options.output, *publish], check=False).returncode
+        )
 
 
 if __name__ == "__main__":

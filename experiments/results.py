@@ -1,5 +1,7 @@
-"""Write the tables of docs/results.md, and the table of defaults in docs/strategies.md, from the run files below a
-folder: python experiments/results.py [DIR]
+"""Compare the run files below a folder with the published results: python experiments/results.py [DIR]
+
+With --publish they become the published results, by which `evolve verify --published` judges: the script writes the
+tables of docs/results.md and the table of defaults in docs/strategies.md.
 
 A run belongs to an experiment if it is complete and has its configuration, one of its seeds, and as many generations.
 The result of each seed is kept in `evolve/verification/published.json`, so that seeds can be run one at a time. An
@@ -23,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from pages import clock, figure, fill, markdown
 from seeds import SeedResult, result_of, update
 
-from evolve import store
+from evolve import store, verification
 from evolve.analysis.statistics import interval, rank_test
 from evolve.cli.run import load
 from evolve.config import Config, Table, differences
@@ -283,19 +285,37 @@ def write(section: str, text: str, names: Sequence[str] = (), page: Path | None 
     fill(page or PAGE, section, lambda earlier: merged(text, names, earlier) if names else text)
 
 
+def compare(runs: Runs) -> int:
+    """Print whether each run has its published result; return the exit code, 1 if one differs."""
+    published, verdicts = verification.read_published(), []
+    for run, _ in runs:
+        try:
+            verdicts.append(verification.compare_with_published(run, published))
+        except InputError:
+            print(f"{run.path}: not published")
+            continue
+        print(f"{run.path}: {'equal' if verdicts[-1].equal else 'different'}: {verdicts[-1].summary}")
+    return int(not all(verdicts))
+
+
 def main() -> None:
-    """Write all tables."""
-    parser = argparse.ArgumentParser(description="Write the tables of docs/results.md from run files.")
+    """Compare the runs, or write all tables."""
+    parser = argparse.ArgumentParser(description="Compare run files with the published results, or publish them.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
+    parser.add_argument("--publish", action="store_true", help="replace published results, and write all tables")
     parser.add_argument(
         "--robustness", action="store_true", help="also evaluate three walkers of the zoo on changed bodies: a minute"
     )
     options = parser.parse_args()
     runs = find(options.folder)
+    if not options.publish:
+        sys.exit(compare(runs))
     single = [HERE / f"{name}.toml" for name in SINGLE]
     lifetime = [HERE / f"{name}.toml" for name in LIFETIME]
     every = [*single, *lifetime]
-    found = {path.stem: update(path, of(load([str(path)])[0][0], runs)) for path in every}
+    # An experiment may not be usable here, for example without EnvPool. Find out before anything is written.
+    ours = {path: of(load([str(path)])[0][0], runs) for path in every}
+    found = {path.stem: update(path, some) for path, some in ours.items()}
     write("results", results(every, found), [*SINGLE, *LIFETIME])
     write("strategies", swept(HERE / "strategies.toml", runs))
     write("defaults", against_random(HERE / "defaults.toml", runs), page=STRATEGIES_PAGE)

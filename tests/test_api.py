@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import math
+import shutil
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gymnasium
@@ -15,12 +17,14 @@ import pytest
 import toys
 from conftest import ROOT, finished, launcher, wait_for
 from gymnasium.envs.classic_control import CartPoleEnv
+from tampering import edit_config
 
 import evolve
 from evolve import store
 from evolve.cli.run import main
 from evolve.errors import InputError
 from evolve.numerics.hashing import QUIET_NAN, fold, update
+from evolve.verification import Verdict
 
 POLE = {"id": "CartPole-v1", "engine": "exact"}
 SHORT = {"id": "CartPole-v1", "max_episode_steps": 200}
@@ -109,6 +113,50 @@ def test_a_champion_has_its_published_digest(run):
 def test_a_path_is_no_run():
     with pytest.raises(TypeError, match=r"evolve\.load\('runs/x\.h5'\)"):
         evolve.Run("runs/x.h5")
+
+
+def test_a_champion_is_evaluated_where_its_own_environment_is_missing(run, tmp_path):
+    """As in another process than the notebook that has registered the task of the run."""
+    copy = shutil.copy(run.path, tmp_path / "copy.h5")
+    edit_config(copy, '"CartPole-v1"', '"nowhere:Gone-v0"')
+    lost = evolve.load(copy)
+    with pytest.raises(InputError, match=r"^env\.id: expected .*nowhere"):
+        lost.evaluate(2)
+    found = lost.evaluate(4, env={"id": "CartPole-v1", "kwargs": run.config.env.kwargs})
+    assert found.returns.tolist() == run.evaluate(4).returns.tolist()
+    with pytest.raises(InputError, match=r"^env: expected an environment of the champion's 4 observations"):
+        lost.evaluate(2, env="Acrobot-v1")
+
+
+def test_a_verdict_is_true_if_the_runs_are_equal(run):
+    assert run.verify()
+    assert not Verdict(False, "different")
+
+
+def test_workers_find_the_file_after_a_change_of_the_directory(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(run.path.parent)
+    loaded = evolve.load(run.path.name)
+    monkeypatch.chdir(tmp_path)
+    found = loaded.evaluate(30, workers=2)
+    assert found.returns.tolist() == run.evaluate(30).returns.tolist()
+
+
+def test_ipython_shows_the_place_and_the_sentence_of_an_error():
+    with pytest.raises(InputError) as raised:
+        evolve.train(env="CartPol-v1")
+    first, *_, last = raised.value._render_traceback_()  # a name of IPython
+    assert "test_api.py" in first
+    assert 'evolve.train(env="CartPol-v1")' in first
+    assert last == f"InputError: {raised.value}"
+
+
+def test_films_of_exact_tasks_can_be_made_in_threads(tmp_path):
+    pytest.importorskip("av")
+    exact = SMALL | {"env": SHORT | {"engine": "exact"}}
+    pole = evolve.train(**exact, network="mlp", seed=1, output=tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        films = list(pool.map(lambda generation: pole.film(generation=generation, seconds=0.2), range(2)))
+    assert len({film.title for film in films}) == 2
 
 
 def test_a_champion_is_evaluated_elsewhere(run):
@@ -216,8 +264,9 @@ def test_all_genomes_of_a_generation_are_returned_if_they_are_stored(run, tmp_pa
     assert policy.outputs(seen).tobytes() == champion.outputs(seen).tobytes()
     with pytest.raises(InputError, match=r"^generation: expected one of 0 to 2, got 3"):
         kept.population(3)
+    other = (best + 1) % 8  # the best candidate may be the same in another run, such as an elite
     with h5py.File(kept.path, "r+") as file:  # as if another run had replaced it
-        file["population/weights"][1, best] += 1
+        file["population/weights"][1, other] += 1
     with pytest.raises(InputError, match=r"the file that the script has loaded, .* Load it again: evolve\.load\("):
         kept.population(1)
     with pytest.raises(InputError, match=r"a run that stores all genomes, got .*output\.genomes=\"all\""):

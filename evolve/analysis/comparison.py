@@ -24,6 +24,8 @@ _MOST_SETTINGS = 3  # in a label; the name of the directory replaces more settin
 _MOST_SEEDS = 8  # listed one by one; more seeds are counted
 _FEWEST_SCORES = 3  # fewer scores have no interval
 _EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}  # settings of held-out episodes alone
+_MACHINE = ("cpu", "host", "ranks", "threads")  # entries of a manifest
+_LIMITS = {"generations", "early_stop", "held_out_episodes"}  # settings that end a run, and no part of an experiment
 _HOW_TO_EVALUATE = "To evaluate: python -m evolve.evaluate FILE"
 _NOT_EVALUATED = (
     "No run was evaluated on held-out episodes, so training fitness is compared, which flatters every run. "
@@ -89,6 +91,7 @@ def begun_groups(runs: Sequence[StoredRun]) -> list[RunGroup]:
 def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
     """Group runs by their configurations, including the settings of held-out episodes."""
     groups: list[tuple[Config, list[StoredRun]]] = []
+    own_configs = {id(run): config for run, config in runs}
     for run, own_config in runs:
         config = _without_seed(own_config, run.header.seed)
         for known, members in reversed(groups):  # the seeds of one experiment usually follow one another
@@ -106,9 +109,53 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
             distinctions = [(names, [*own]) for (names, _), own in zip(distinctions, directories, strict=True)]
     labelled = []
     for (names, settings), (config, members) in zip(distinctions, groups, strict=True):
-        label = ", ".join(names + settings) or f"{config.env.id}, {config.network.name}"
-        labelled.append(RunGroup(sanitize(label, _LONGEST_LABEL), config, tuple(members)))
+        for limits, some in _by_limits([(run, own_configs[id(run)]) for run in members]):
+            label = ", ".join(names + settings + limits) or f"{config.env.id}, {config.network.name}"
+            labelled.append(RunGroup(sanitize(label, _LONGEST_LABEL), config, some))
     return labelled
+
+
+def _by_limits(runs: Sequence[tuple[StoredRun, Config]]) -> list[tuple[list[str], tuple[StoredRun, ...]]]:
+    """Divide the runs of a group by the settings that end them, if these let a seed run more than once, as in a sweep.
+
+    Return for each part the settings in words in which the parts differ, and its runs.
+    """
+    limits = [flatten(config.model_dump(mode="json", include=_LIMITS)) for _, config in runs]
+    words = [{key: f"{key} {value}" for key, value in values.items() if value is not None} for values in limits]
+    return _divide([run for run, _ in runs], words)
+
+
+def _divide(
+    runs: Sequence[StoredRun], words: Sequence[dict[str, str]]
+) -> list[tuple[list[str], tuple[StoredRun, ...]]]:
+    """Divide runs by words about each run, if a seed is in several parts; see `_by_limits`."""
+    every = dict.fromkeys(key for each in words for key in each)
+    keys = [key for key in every if len({each.get(key) for each in words}) > 1]
+    parts: dict[tuple[str, ...], list[StoredRun]] = {}
+    for run, each in zip(runs, words, strict=True):
+        parts.setdefault(tuple(each[key] for key in keys if key in each), []).append(run)
+    seeds = [{run.header.seed for run in part} for part in parts.values()]
+    if sum(map(len, seeds)) == len(set.union(*seeds)):
+        return [([], tuple(runs))]
+    return [([*different], tuple(part)) for different, part in parts.items()]
+
+
+def by_machine(groups: Sequence[RunGroup]) -> list[RunGroup]:
+    """Divide groups by the machine and the processes, where a seed ran on several: for a picture of their speed."""
+    found = []
+    for group in groups:
+        manifests = [run.header.manifest for run in group.runs]
+        # Any program may have written a manifest.
+        facts = [{key: statistics.words(manifest.get(key)) for key in _MACHINE} for manifest in manifests]
+        if len({fact["cpu"] for fact in facts}) > 1:
+            facts = [fact | {"host": ""} for fact in facts]
+        words = [
+            {key: text if key in ("cpu", "host") else f"{key} {text}" for key, text in fact.items()} for fact in facts
+        ]
+        for different, runs in _divide(group.runs, words):
+            label = ", ".join([group.label, *different])
+            found.append(replace(group, label=sanitize(label, _LONGEST_LABEL), runs=runs))
+    return found
 
 
 def _without_seed(config: Config, seed: int) -> Config:
@@ -248,6 +295,11 @@ def constant_connections(group: RunGroup) -> int | None:
 def connections_vary(groups: Sequence[RunGroup]) -> bool:
     """Return whether the number of connections differs within any group. If so, curves have a panel for it."""
     return any(constant_connections(group) is None for group in groups)
+
+
+def selects_by_return(group: RunGroup) -> bool:
+    """Return whether the fitness of a group has the scale of returns: no function of the user, and no costs."""
+    return not (names_function(group.config.fitness) or group.config.connection_cost > 0)
 
 
 def costs_connections(groups: Sequence[RunGroup]) -> bool:
@@ -411,7 +463,7 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ran
         limits = _range([run for group in groups_of_env for run in group.runs], evaluated, metric)
         compared, note = _compare([_unranked(group, score, limits) for group in groups_of_env])
         rows += compared
-        notes += [different_tasks(groups_of_env, evaluated), note]
+        notes += [different_tasks(groups_of_env, evaluated), different_budgets(groups_of_env), note]
     return Ranking(kind, values, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
 
@@ -429,6 +481,21 @@ def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:
     for group in groups:
         found.setdefault(group.config.env.id, []).append(group)
     return list(found.values())
+
+
+def different_budgets(groups: Sequence[RunGroup]) -> str:
+    """Return a note if groups in one environment have different budgets; empty otherwise.
+
+    The budget of a group is `early_stop.steps`, or the number of episodes of all generations.
+    """
+    limits = [group.config.early_stop.steps for group in groups]
+    if None not in limits and len(set(limits)) == 1:
+        return ""
+    budgets = [group.config.population * group.config.episodes * group.config.generations for group in groups]
+    if min(budgets) == max(budgets):
+        return ""
+    env = sanitize(groups[0].config.env.id)
+    return f"{env}: the experiments have different budgets, of {min(budgets):,} to {max(budgets):,} episodes in a run."
 
 
 def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from evolve import environments, verification
 from evolve.analysis import figures, html, video
 from evolve.analysis.champion import champion_to_draw, chosen_champion, mean_traces, typical_episode
-from evolve.analysis.comparison import begun_groups, deduplicate_seeds
+from evolve.analysis.comparison import begun_groups, by_machine, deduplicate_seeds
 from evolve.analysis.generations import pack, unpack
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
@@ -75,14 +75,14 @@ class Picture(Exhibit):
         self.figure = figure
         """The figure of matplotlib."""
 
-    def _repr_mimebundle_(self, **_types: Any) -> tuple[dict[str, bytes], dict[str, dict[str, int]]]:
+    def _repr_mimebundle_(self, **_types: Any) -> tuple[dict[str, bytes], dict[str, dict[str, int | str]]]:
         """Return the picture and its size on the page for a notebook of Jupyter or marimo.
 
         The picture has more pixels than the page shows, and is sharp on a screen of high resolution.
         """
         width, height = (round(inches * _PIXELS_PER_INCH) for inches in self.figure.get_size_inches())
         png = figures.to_bytes(self.figure, "png")
-        return {"image/png": png}, {"image/png": {"width": width, "height": height}}
+        return {"image/png": png}, {"image/png": {"width": width, "height": height, "alt": self.title}}
 
     def _write(self, path: Path) -> None:
         figures.save(self.figure, path)
@@ -163,7 +163,9 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
     """
     if not (isinstance(over, str) and over in figures.AXES):
         raise InputError("over", " or ".join(map(repr, figures.AXES)), over)
-    groups = deduplicate_seeds(begun_groups(runs))[0]
+    groups = begun_groups(runs)
+    # Equal runs of several machines differ in their time.
+    groups = deduplicate_seeds(by_machine(groups) if over == "time" or load else groups)[0]
     return Picture(figures.draw_curves(groups, over, load=load), f"fitness over {figures.AXES[over]}")
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,9 @@ class _EvolvedFile:
             cure = f"Read a file with evolve.load({stored!r})."
             raise TypeError(f"{type(self).__name__}: expected the contents of a file, got {stored!r}. {cure}")
         self._stored = stored
+        self._absolute = stored.path
+        with suppress(FileNotFoundError):  # the current directory was removed
+            self._absolute = stored.path.absolute()  # the caller may change the directory later
 
     @property
     def path(self) -> Path:
@@ -198,7 +202,7 @@ class _EvolvedFile:
         if workers is not None:
             work = Work(arguments.get("episodes"), threads=num_threads(experiment.config))
             # The ranks read the file again. They refuse a file that has changed, which the digest shows.
-            request = {"path": self.path.absolute(), "digest": self._stored.digest, "method": method}
+            request = {"path": self._absolute, "digest": self._stored.digest, "method": method}
             request = plain(request | {"changes": changes, "arguments": arguments})
             answer = call_elsewhere(workers, work, f"{__name__}:play_for_script", request)
             # Without an answer, no ranks were needed, and this process plays.

@@ -25,6 +25,7 @@ from evolve.numerics.streams import Purpose
 from evolve.store import RunFile, Start
 from evolve.training import iterate, load_config, prepare
 from evolve.training.experiment import PlannedRun
+from evolve.training.manifest import module_digests
 from evolve.training.plan import preview, work_of
 from evolve.training.resume import (
     after_failure,
@@ -180,6 +181,8 @@ def evolve_elsewhere(plan: PlannedRun, options: RunOptions, workers: int) -> Gen
 
     If the caller leaves the generator, the ranks stop, and the run file keeps the complete generations.
     """
+    # Warns if a file has changed that this process has imported: the ranks import the new file.
+    module_digests(plan.experiment.config)
     request = {
         "config": plan.experiment.config.to_toml(),
         "seed": plan.seed,

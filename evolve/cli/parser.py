@@ -256,14 +256,21 @@ def file_argument(text: str) -> Path:
 
 
 def command_line(command: str, *words: str | Path) -> str:
-    """Return a line that runs a command: `evolve COMMAND` if `evolve` is this installation, otherwise `python -m`."""
+    """Return a line that runs a command by this installation.
+
+    It is `evolve COMMAND` if the shell finds this `evolve`, else `python -m` if it finds this Python, else a path.
+    """
     ours = Path(sys.executable).with_name("evolve")
-    found = shutil.which("evolve")
-    by_name = found is not None and Path(found) == ours
+    evolve, python = (Path(shutil.which(name) or "") for name in ("evolve", "python"))
     # Only some commands can be started as `python -m evolve.COMMAND`.
     is_module = importlib.util.find_spec(f"evolve.{command}") is not None
     module = [f"evolve.{command}"] if is_module else ["evolve", command]
-    begin = ["evolve", command] if by_name else ["python", "-m", *module]
+    if evolve == ours:
+        begin = ["evolve", command]
+    elif ours.exists() and python.parent != ours.parent:
+        begin = [str(ours), command]
+    else:
+        begin = ["python", "-m", *module]
     return sanitize(shlex.join([*begin, *map(str, words)]), _LONGEST_LINE)
 
 

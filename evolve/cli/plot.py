@@ -59,6 +59,8 @@ def _draw_curves(files: list[Path], output: Path, over: str, load: bool, prints_
     Raises InputError, and RunError if no file has a complete generation.
     """
     runs, groups = _read(files, prints_notes)
+    if over == "time" or load:  # equal runs of several machines differ in their time
+        groups = comparison.by_machine(groups)
     figures.save(figures.draw_curves(_deduplicated(groups, prints_notes), over, load=load), output)
     return all(run.complete for run in runs)
 

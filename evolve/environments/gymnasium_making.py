@@ -445,6 +445,9 @@ def _module_cure(module: str, name: str) -> str:
     makers = {attribute for attribute, value in held.items() if _makes_env(value, module)}
     similar = nearest(name, makers.union(gymnasium.registry))
     if not name.isidentifier():
+        # The name may lack its namespace.
+        if full := next((known for known in gymnasium.registry if known.endswith(f"/{name}")), ""):
+            return f"Did you mean {module}:{full}?"
         return f"The module {module} registers no {name}. {nearest(name, gymnasium.registry, cutoff=0.8)}".strip()
     lacks = "has no" if name not in held else "holds another object instead of a"
     return f"The module {module} {lacks} class or function {name}. {similar}".strip()

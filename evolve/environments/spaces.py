@@ -447,11 +447,12 @@ def is_rounded(space: Space) -> bool:
 def _decode_box(space: Space, scale: float) -> Decode:
     centre, half, floor, ceiling = stretch(space, scale)
     shape, dtype = space.shape, space.dtype
-    # Outputs are in [-1, 1]. If the actions use the same range, they need no scaling and no clipping.
+    # If the actions use the range of the outputs, [-1, 1], they need no scaling.
     if dtype == np.float32 and not centre.any() and (half == 1).all():
-        # Adding 0 turns -0 into 0, as `decode` does below, so that both paths give the same bits.
-        zero = np.float32(0)
-        return lambda outputs: (outputs + zero).reshape(-1, *shape)
+        # Adding 0 turns -0 into 0, as `decode` does below, so that both paths give the same bits. Only a network of
+        # another package can have outputs beyond the range.
+        zero, one = np.float32(0), np.float32(1)
+        return lambda outputs: np.minimum(np.maximum(outputs + zero, -one), one).reshape(-1, *shape)
     whole = is_rounded(space)
 
     def decode(outputs: Float32) -> Any:

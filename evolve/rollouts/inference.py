@@ -224,6 +224,8 @@ class _AddedBatch:
             if actions.shape != (len(observations), self._A):  # NumPy would repeat a single action
                 expected = f"actions of shape {[len(observations), self._A]}"
                 raise ValueError(f"expected {expected}, got {list(actions.shape)}")
+            if np.isnan(actions).any():  # a Discrete action would be the place of the NaN
+                raise ValueError("expected numbers, got NaN")
         return actions
 
     def traces(self, slots: Slots) -> Float32:

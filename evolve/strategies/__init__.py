@@ -223,6 +223,10 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
             raise ValueError(f"expected front or archive, got {', '.join(map(str, unknown))}")
     # Generation 1 must not depend on whether the state was stored in between. Otherwise a resumed run would differ.
     following = ask_twice(state, 1)
+    with STRATEGIES.as_input_error(section, "tell"):
+        again = strategy.tell(before, AskedGenomes(strategy, before, 0, population, W), results)
+        if ask_last(again, 1).weights.tobytes() != following:
+            raise ValueError("a second call with the same results gives other candidates; draw from Stream only")
     with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
         arrays = strategy.to_arrays(state)
         _check_arrays(arrays)

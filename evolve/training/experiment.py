@@ -180,6 +180,10 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
         expected = "none if observations are not normalized"
         raise InputError("normalizer_generations", expected, config.normalizer_generations, *cure)
     _warn(networks.check(complete.network, network, engine.action_size))
+    if config.env.engine == "gymnasium" and config.compute.threads not in ("auto", 1):
+        _warn(
+            "compute.threads has no effect here: threads play exact tasks and EnvPool's environments, ranks play others"
+        )
     # Trials: whether a seed repeats its episode, whether the metrics are reported, and whether episodes end.
     if config.compute.check and not hangs:
         environments.check(engine, complete.env.reuse)

@@ -64,6 +64,12 @@ def reload(
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": plain(threads)}, "compute")
+    if not is_same and run.header.spaces is not None:
+        # Only another environment is played, so the file's own need not be installed.
+        policy = reload_policy(run)
+        config = policy.config.model_copy(update={"compute": compute})
+        experiment = _with_environment(replace(policy, config=config), ({"engine": engine} if engine else {}) | changes)
+        return _with_network(experiment, network) if network else experiment
     start = _recorded_start(run, config)
     try:
         experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)

@@ -503,13 +503,13 @@ def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
 def refine(what: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
     """Return the kind of a difference; "function" or "algebra" if the manifests of both sides explain it.
 
-    "function": The fitness is a function of the user. That explains a different log, and different genomes after
-    generation 0. "algebra": Two machines ran a strategy with linear algebra that is not portable. That explains
-    different genomes after generation 0.
+    "function": The fitness is a function of the user. That explains a different log. It does not explain different
+    genomes, because all fitness before them is equal. "algebra": Two machines ran a strategy with linear algebra that
+    is not portable. That explains different genomes after generation 0.
     """
     is_later_genome = what == "genome" and bool(generation)
     if any(USER_FUNCTION in side.get("strategy", "") for side in manifests):
-        return "function" if is_later_genome or what == "log" else what
+        return "function" if what == "log" else what
     one, other = manifests
     is_portable = one.get("strategy", PORTABLE) == other.get("strategy", PORTABLE) == PORTABLE
     are_alike = all(one.get(key) == other.get(key) for key in _ALGEBRA)

@@ -13,6 +13,7 @@ from evolve.analysis import statistics
 from evolve.analysis.comparison import (
     RunGroup,
     best_groups,
+    by_machine,
     compare_groups,
     deduplicate_seeds,
     group_runs,
@@ -23,7 +24,7 @@ from evolve.analysis.comparison import (
 )
 from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html.tables import comparison_table, conclude, differing_settings, held_out_table
-from evolve.config import Config, parse
+from evolve.config import Config, EarlyStopOptions, parse
 from evolve.errors import InputError
 from evolve.store import HeldOut, Record, StoredRun
 
@@ -88,6 +89,53 @@ def test_experiments_are_compared_by_a_metric():
         compare_groups(groups, "eatem")
     with pytest.raises(InputError, match=r"\(they have none\), got 'eaten'\."):
         compare_groups([*groups, group("other", [1.0])], "eaten")
+
+
+def limited(seed, name, generations, **more):
+    """Return a run of a sweep over a limit, with its configuration."""
+    config = Config(generations=generations, **more)
+    return replace(run(seed, 5.0, generations), path=Path(name) / f"seed-{seed}.h5"), config
+
+
+def test_a_sweep_over_a_limit_has_a_group_for_each_value():
+    sweep = [limited(seed, f"generations={g}", g) for g in (3, 30) for seed in (1, 2)]
+    short, long = group_runs(sweep)
+    assert (short.label, long.label) == ("generations 3", "generations 30")
+    assert [len(each.runs) for each in (short, long)] == [2, 2]
+    stops = [limited(1, f"steps={n}", 3, early_stop={"steps": n}) for n in (10, 20)]
+    assert [each.label for each in group_runs(stops)] == [
+        "early_stop.steps 10",
+        "early_stop.steps 20",
+    ]
+    later = [limited(1, "a", 3), limited(2, "a", 30)]  # a seed was continued, or more seeds had more generations
+    assert len(group_runs(later)) == 1
+
+
+def test_equal_runs_of_two_machines_can_be_told_apart():
+    def made(seed, **manifest):
+        found = run(seed, 5.0, 3)
+        return replace(found, header=replace(found.header, manifest={"ranks": 1, "threads": 2} | manifest))
+
+    there = [made(seed, cpu="fast", host="a") for seed in (1, 2)]
+    here = [made(seed, cpu="slow", host="b") for seed in (1, 2)]
+    both = RunGroup("x", Config(), (*there, *here))
+    assert [(each.label, each.runs) for each in by_machine([both])] == [
+        ("x, fast", tuple(there)), ("x, slow", tuple(here))
+    ]  # fmt: skip
+    alike = RunGroup("x", Config(), (made(1, cpu="fast", host="a"), made(1, cpu="fast", host="b", ranks=3)))
+    assert [each.label for each in by_machine([alike])] == ["x, a, ranks 1", "x, b, ranks 3"]
+    assert by_machine([RunGroup("x", Config(), (there[0], here[1]))])[0].label == "x", "each seed ran once"
+
+
+def test_different_budgets_are_said():
+    small, large = (Config(generations=g, population=8, episodes=2) for g in (4, 12))
+    groups = [RunGroup(name, config, (run(1, 5.0),)) for name, config in (("a", small), ("b", large))]
+    said = "CartPole-v1: the experiments have different budgets, of 64 to 192 episodes in a run."
+    assert said in compare_groups(groups).notes
+    assert said not in compare_groups([groups[0], replace(groups[0], label="c")]).notes
+    stop = {"early_stop": EarlyStopOptions(steps=1000)}
+    capped = [replace(each, config=each.config.model_copy(update=stop)) for each in groups]
+    assert said not in compare_groups(capped).notes
 
 
 def test_seeds_of_several_lengths_are_said():
@@ -180,7 +228,8 @@ def test_experiments_of_one_environment_may_be_different_tasks():
     (note,) = compare_groups([plain, heavy]).notes
     assert "env.kwargs" in note
     other = replace(plain, config=plain.config.model_copy(update={"episodes": 7}))
-    assert compare_groups([plain, other]).notes == ()
+    (note,) = compare_groups([plain, other]).notes
+    assert "budgets" in note
     randomized = plain.config.env.changed({"randomize": {"gravity": {"uniform": [9.0, 11.0]}}})
     trained = plain.config.model_copy(update={"env": randomized, "evaluation_randomize": {}})  # evaluated in the same
     assert compare_groups([plain, replace(plain, config=trained)]).notes == ()

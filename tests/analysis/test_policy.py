@@ -23,6 +23,16 @@ from evolve.numerics.streams import Purpose, Stream
 from evolve.training.experiment import prepare_policy
 
 N, STEPS = 3, 7
+
+
+def test_the_pair_of_a_reset_is_no_observation():
+    policy = policy_of("mlp")
+    with pytest.raises(
+        InputError, match=r"got a pair of an observation and info\. Pass the first of both: observation, info"
+    ):
+        policy((np.zeros(4), {}))
+
+
 BOX = spaces.Box(-np.inf, np.inf, (4,), np.float32)
 TUPLE = spaces.Tuple((spaces.Discrete(3), spaces.Box(0, 255, (2, 2), np.uint8)))
 DICT = spaces.Dict(a=spaces.MultiBinary(2), b=TUPLE)

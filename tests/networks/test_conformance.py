@@ -324,6 +324,7 @@ def test_what_a_network_does_can_be_looked_at(network):
         ("step", lambda actions: actions[:, :1], r"step fails \(ValueError: expected actions of shape \[\d+, 2\], got"),
         ("step", lambda _: None, r"step fails \(ValueError: expected actions of shape \[\d+, 2\], got \[\]"),
         ("step", lambda _: 1 / 0, r"step fails \(ZeroDivisionError: .*, line \d+ of test_conformance\.py\)"),
+        ("step", lambda actions: actions * np.nan, r"step fails \(ValueError: expected numbers, got NaN\)"),
         ("load", lambda _: 1 / 0, r"load fails \(ZeroDivisionError: "),
     ],
 )

@@ -1,10 +1,12 @@
 """Every strategy of the registry keeps the contract."""
 
+import itertools
 import json
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -305,6 +307,20 @@ def test_an_added_strategy_that_breaks_the_contract_is_refused(monkeypatch, name
     strategies.check({"name": "hill-climber"}, made, NETWORK, P)
     monkeypatch.setattr(type(made), name, replacement)
     with pytest.raises(InputError, match=rf"^strategy\.name: .*got hill-climber, whose .*{fault}"):
+        strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+
+
+def test_an_added_strategy_whose_tell_draws_elsewhere_is_refused(monkeypatch):
+    made = strategy({"name": "hill-climber"})
+    tell, signs = type(made).tell, itertools.cycle((1.0, -1.0))
+
+    def tell_by_chance(self, state, genomes, results):
+        return tell(self, state, genomes, replace(results, fitness=next(signs) * results.fitness))
+
+    monkeypatch.setattr(type(made), "tell", tell_by_chance)
+    with pytest.raises(
+        InputError, match=r"whose tell fails .*a second call with the same results gives other candidates"
+    ):
         strategies.check({"name": "hill-climber"}, made, NETWORK, P)
 
 

@@ -106,6 +106,13 @@ def test_kernels_of_whole_episodes_need_memory_for_a_few_slots(monkeypatch, engi
         prepare(large.model_copy(update={"network": Config(network={"name": "mlp", "hidden": [60000, 60000]}).network}))
 
 
+def test_threads_without_effect_are_mentioned(caplog):
+    for engine, threads in (("gymnasium", 2), ("gymnasium", 1), ("gymnasium", "auto"), ("exact", 2)):
+        caplog.clear()
+        prepare(parse(Config, {"env": {"id": "CartPole-v1", "engine": engine}, "compute": {"threads": threads}}))
+        assert ("compute.threads has no effect here" in caplog.text) == ((engine, threads) == ("gymnasium", 2))
+
+
 def test_an_archive_must_fit_into_memory(monkeypatch):
     monkeypatch.setattr(experiment, "usable_memory", lambda: 1e8)
     descriptors = ["mean_observation_0", "mean_observation_2"]

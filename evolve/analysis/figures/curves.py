@@ -17,7 +17,7 @@ from evolve.analysis.comparison import RunGroup
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
 from evolve.analysis.statistics import mean, number, quantile
-from evolve.config import Config, names_function
+from evolve.config import Config
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -460,7 +460,7 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
         return "", None
     score, interval, _ = found
     # The axis shows fitness. If fitness is not the mean return, the text says that this number is a return.
-    is_other = names_function(group.config.fitness) or comparison.costs_connections([group])
+    is_other = not comparison.selects_by_return(group)
     text = f"held-out mean{' return' if is_other else ''} {number(score).replace('-', '−')}"
     if is_other:
         return text, None

@@ -155,8 +155,9 @@ def save(figure: Any, path: Path) -> None:
 def to_bytes(figure: Any, kind: str) -> bytes:
     """Return a figure as the content of a file: "png", "svg" or "pdf"."""
     buffer = io.BytesIO()
-    # An SVG has no date, so that equal figures are equal files.
-    figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    # Without a date, equal figures are equal files.
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    figure.savefig(buffer, format=kind, metadata=metadata)
     return buffer.getvalue()
 
 

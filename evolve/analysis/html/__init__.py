@@ -38,7 +38,6 @@ _FRONT = (
     "area that the front dominates, as a share of the rectangle from the run's worst values to its best values."
 )
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
-_MAX_CHECKED = 10  # the largest number of generations whose champions are evaluated again
 _FILM_SECONDS = 12.0
 _Key = tuple[Path, str, str]
 _Check = Callable[[], None]
@@ -113,7 +112,7 @@ def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, tr
 
     Return whether all compared results are equal to the log, and the verdict in words.
     """
-    spaced = np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round()
+    spaced = np.linspace(0, run.num_generations - 1, tables.MOST_CHECKED).round()
     # In a short run, several of these places fall on one generation.
     generations = np.unique(spaced.astype(int)).tolist()
     repetition = verification.repetition(run, experiment, coordinator, transport)
@@ -193,6 +192,7 @@ def render(
         ],
         notes=notes,
         costs_connections=comparison.costs_connections(compared),
+        has_marks=any(comparison.selects_by_return(each) and comparison.held_out_score(each) for each in compared),
         connections_vary=comparison.connections_vary(compared),
         fitness=comparison.fitness_in_words(compared),
         comparison=_comparison(draw, compared),

@@ -17,6 +17,9 @@ from evolve.errors import pluralize, sanitize
 from evolve.store import StoredRun
 from evolve.training import config_of
 
+MOST_CHECKED = 10
+"""The largest number of generations of a run whose champions a report evaluates again."""
+
 Key = TypeVar("Key")
 
 _MAX_LINE = 1000  # characters
@@ -136,6 +139,9 @@ def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
         return []
     if all(equal):
         runs = "the run" if len(equal) == 1 else f"all {len(equal)} runs"
+        longest = max(summary.run.num_generations for summary in summaries)
+        if longest > MOST_CHECKED:
+            runs = f"{MOST_CHECKED} generations of {runs if len(equal) == 1 else f'each of {runs}'}"
         return [f"The champions of {runs} repeat their episodes on this machine, to the bit."]
     return [f"{equal.count(False)} of {pluralize(len(equal), 'run')} could not be repeated on this machine."]
 
