@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import re
+import shlex
 import shutil
 import signal
 import sys
@@ -126,6 +128,22 @@ def test_a_champion_is_evaluated_where_its_own_environment_is_missing(run, tmp_p
     assert found.returns.tolist() == run.evaluate(4).returns.tolist()
     with pytest.raises(InputError, match=r"^env: expected an environment of the champion's 4 observations"):
         lost.evaluate(2, env="Acrobot-v1")
+
+
+def test_a_file_of_a_task_that_a_notebook_registered_has_a_cure_that_works(run, tmp_path, call, monkeypatch):
+    copy = shutil.copy(run.path, tmp_path / "copy.h5")
+    edit_config(copy, '"CartPole-v1"', '"Mine-v0"')
+    (tmp_path / "mymod.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('Mine-v0', CartPoleEnv, max_episode_steps=200)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    command = re.search(r"python -m evolve\.(evaluate .*) --env module:Mine-v0", call("verify", copy).err)[1]
+    try:
+        said = call(*shlex.split(command), "--env", "mymod:Mine-v0", "--episodes", 4).ok().out
+    finally:
+        gymnasium.registry.pop("Mine-v0", None)
+    assert f"mean {run.evaluate(4).mean:.2f} " in said
 
 
 def test_a_verdict_is_true_if_the_runs_are_equal(run):

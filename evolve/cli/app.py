@@ -109,6 +109,8 @@ class StopFlag:
         self.stop_message = ""
         """The message to print at once on a signal other than SIGUSR1. The launcher drops later output."""
         self._deadline = float("inf")
+        self.plays = False
+        """Whether this process plays episodes, so that an environment may replace the handlers of signals."""
         self.interrupts = False
         """Whether the first signal interrupts an environment that hangs in this process."""
         self.ends_at_once = ""
@@ -123,6 +125,8 @@ class StopFlag:
             signal.signal(number, self._remember)
         # Python writes the number of each signal into this pipe, whoever handles the signal.
         signal.set_wakeup_fd(_pipe()[1], warn_on_full_buffer=False)
+        with suppress(OSError):  # drop the signals of an earlier command of this process
+            os.read(_pipe()[0], 2**16)
 
     @property
     def signal(self) -> int | None:
@@ -137,7 +141,7 @@ class StopFlag:
 
     def reason(self) -> str | None:
         """Return the reason to stop, or None."""
-        if self._first is None:
+        if self._first is None and self.plays:
             self._keep_catching()
         if self.signal is not None:
             if mpirun.is_supervised() and self.signal == signal.SIGUSR1:
@@ -227,6 +231,7 @@ class App:
 
     def coordinator(self) -> "cluster.Coordinator":
         """Return a coordinator of the workers."""
+        self.stop.plays = True
         return cluster.Coordinator(self.transport, kept_rollouts(), self.stop.reason)
 
 

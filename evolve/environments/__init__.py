@@ -111,7 +111,7 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
     if options.engine == "exact":
         if options.reported_metrics:
             cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
-            expected = "only the metrics mean_observation_N, because an exact task reports no info"
+            expected = "only metrics mean_observation_N with exact tasks, which report no info"
             raise InputError("env.metrics", expected, list(options.reported_metrics), *cure)
         if not is_left_to_gymnasium(exact_task(options)):
             return ExactEngine(options, slots, compiled)

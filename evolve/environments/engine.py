@@ -378,7 +378,8 @@ def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
         if name not in reported:
             known = [key for key in reported if isinstance(key, str)]
             got = "an info without it" if known else "an empty info"
-            cure = (nearest(name, known),) if known else ("To play without metrics: ", Setting("env.metrics", ()), ".")
+            similar = f"{nearest(name, known)} " if known else ""
+            cure = f"{similar}To play without metrics: ", Setting("env.metrics", ()), "."
             raise InputError("env.metrics", expected, got, *cure)
         try:
             value = np.asarray(reported[name])

@@ -159,8 +159,8 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         name_of_env = env_id.rpartition(":")[2]
         full = Setting("env.id", f"{module}:{name_of_env}")
         # A class or a function must be an attribute of the module; a registered name only has to be registered.
-        imports = f"from {own} import {name_of_env}" if _attribute(own, name_of_env) is not None else f"import {own}"
-        cure = f"Put the wrapper into {own}, or write `{imports}` in {module} and " if own else "Write "
+        what = f"{name_of_env} from {own}" if own and _attribute(own, name_of_env) is not None else own
+        cure = f"Put the wrapper into {own}, or import {what} in {module} and write " if own else "Write "
         other = " Or import both in a module of yours, and name that module for both." if own else ""
         raise InputError("env.wrappers", expected, name, cure, full, f".{other}")
     try:

@@ -233,7 +233,8 @@ def _keys(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[str,
     found: list[str] = []
     for key, member in members_of(space):
         size = coder(member)[0]
-        numbers = [str(n) for n in range(size)] if size > 1 else [""]
+        first = int(member.start) if kind_of(member) == "Discrete" else 0  # a Discrete action counts from its start
+        numbers = [str(first + n) for n in range(size)] if size > 1 else [""]
         for name in _keys(member, coder) or numbers:
             whole = f"{str(key)[:_LONGEST_KEY]} {name}".strip()
             found.append(whole if len(whole) <= _LONGEST_NAME else name)

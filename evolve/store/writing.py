@@ -49,6 +49,10 @@ def _flush_at_exit() -> None:
             flush()
 
 
+class _ChangedError(OSError):
+    """Another process has replaced or changed the file."""
+
+
 @dataclass(eq=False)
 class RunFile(RunLog):
     """A run file that this process alone writes, until it is closed."""
@@ -157,7 +161,8 @@ class RunFile(RunLog):
             mend = "Free disk space or mend the error"
             if not self._target.parent.exists():
                 mend = "Put its directory back"
-            elif self._exists and not self._target.exists():  # its earlier generations are nowhere else
+            # The earlier generations of the run are nowhere else.
+            elif isinstance(error, _ChangedError) or (self._exists and not self._target.exists()):
                 mend = "Put the file back"
             # Until the first flush the path holds the run that this one replaces.
             verb, option = ("begin again", "overwrite") if self.replaces else ("continue", "resume")
@@ -216,7 +221,7 @@ class RunFile(RunLog):
                 stored = checkpoint.attrs.get("num_generations", -1)
                 if not self.on_disk <= stored <= self.num_generations:
                     length = pluralize(self.on_disk, "generation")
-                    raise OSError(f"another process has changed it: it no longer holds {length}")
+                    raise _ChangedError(f"another process has changed it: it no longer holds {length}")
                 self._write(file)
             if disk.error is not None:
                 raise disk.error

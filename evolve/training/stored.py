@@ -8,6 +8,7 @@ genome itself. So the new run can be resumed and verified even if the source of 
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,6 +76,15 @@ def reload(
         experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
     except UnknownKeyError as error:
         raise unknown_settings(str(run.path), error) from None
+    except InputError as error:
+        # A notebook may have registered the task of the run. The cure for a new run would name an option of that run.
+        if (error.argument, error.expected) != ("env.id", "a registered environment") or ":" in config.env.id:
+            raise
+        cure = (
+            "The file does not name the module that registers it. In Python, import that module first; its champion is "
+        )
+        play = f"evaluated by python -m evolve.evaluate {shlex.quote(str(run.path))} --env module:{config.env.id}"
+        raise InputError("env.id", error.expected, error.got, f"{cure}{play}") from None
     # The stored arrays must fit the experiment before the network or the environment is replaced.
     if not _fits(run, experiment):
         if engine is not None:

@@ -529,7 +529,7 @@ def test_it_can_be_asked_to_stop(start, tmp_path):
     process.popen.send_signal(signal.SIGTERM)
     done = process.wait()
     assert done.code == 75
-    assert re.search("continue with --resume: (python -m )?evolve launch ", done.err)
+    assert re.search(r"continue with --resume: (python -m |\S*/)?evolve launch ", done.err)
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ def test_ranks_are_started_for_anybody_on_any_number_of_cores(call, command, tmp
     assert [record.digest for record in run.records] == [record.digest for record in alone.records]
 
 
+@pytest.mark.cold
 def test_ranks_import_the_evolve_that_starts_them(tmp_path):
     """Not the one in the current directory, where `python -m` looks first; but tasks are found there."""
     (tmp_path / "evolve").mkdir()

@@ -28,14 +28,16 @@ def test_as_many_names_as_numbers(family):
 def test_keys_of_a_dict_are_names():
     inner = spaces.Dict({"far": spaces.Box(-1, 1, (2,)), "a_rather_long_name_of_a_sensor": spaces.Discrete(3)})
     seen = spaces.Dict({"goal": spaces.Box(-1, 1, (2,)), "speed": spaces.Box(-1, 1, (1,)), "eye": inner})
-    done = spaces.Dict({"grip": spaces.Discrete(2), "arm": spaces.Tuple((spaces.Box(-1, 1, (1,)), spaces.Discrete(2)))})
+    done = spaces.Dict(
+        {"grip": spaces.Discrete(2, start=1), "arm": spaces.Tuple((spaces.Box(-1, 1, (1,)), spaces.Discrete(2)))}
+    )
     options = EnvOptions(id="mine:Task-v0")
     both = environments.Spaces(seen, done)
     codec = environments.Codec(options, both)
     observations, actions = names(options.id, codec.observation_size, codec.action_size, both)
     assert observations == ["eye a_rather_lon 0", "eye a_rather_lon 1", "eye a_rather_lon 2", "eye far 0", "eye far 1",
                             "goal 0", "goal 1", "speed"]  # fmt: skip
-    assert actions == ["arm 0", "arm 1", "arm 2", "grip 0", "grip 1"]
+    assert actions == ["arm 0", "arm 1", "arm 2", "grip 1", "grip 2"]
     flat = environments.Spaces(spaces.Box(-1, 1, (1,)), None)
     assert names(options.id, 1, 1, flat) == (["observation 0"], ["action 0"])
 

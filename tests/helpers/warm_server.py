@@ -167,13 +167,16 @@ def become(request):
 
 def run(words):
     """Run `python WORDS`."""
-    while words[0] in ("-W", "-B"):
+    is_safe = False
+    while words[0] in ("-W", "-B", "-P"):
         if words[0] == "-W":
             warnings._setoption(words[1])
+        is_safe = is_safe or words[0] == "-P"
         words = words[1 + (words[0] == "-W") :]  # -B: nothing is imported anew that could be written
     if words[0] == "-m":
         sys.argv = words[1:]
-        sys.path.insert(0, os.getcwd())
+        if not is_safe:
+            sys.path.insert(0, os.getcwd())
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     elif words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
