@@ -160,6 +160,7 @@ def _play_all(
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     options.mode, options.stop = _check(options), app.stop
+    app.stop.plays = True
     run = store.read_any(store.one_run_file(options.file))
     changes = changes_of(options).without(config_of(run).env)
     experiment = reload(run, changes.env, changes.network)

@@ -305,7 +305,7 @@ def test_a_strategy_that_fails_later_is_named_and_nothing_is_lost(
 
     def failing(self, *given):
         result = original(self, *given)
-        return wrong(result) if len(told) > 3 else result  # one tell is the check before the run
+        return wrong(result) if len(told) > 4 else result  # two tells are the check before the run
 
     monkeypatch.setattr(kind, "portable", portable)
     monkeypatch.setattr(kind, method, failing)
