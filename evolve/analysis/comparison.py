@@ -109,9 +109,12 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
             distinctions = [(names, [*own]) for (names, _), own in zip(distinctions, directories, strict=True)]
     labelled = []
     for (names, settings), (config, members) in zip(distinctions, groups, strict=True):
-        for limits, some in _by_limits([(run, own_configs[id(run)]) for run in members]):
+        parts = _by_limits([(run, own_configs[id(run)]) for run in members])
+        for limits, some in parts:
             label = ", ".join(names + settings + limits) or f"{config.env.id}, {config.network.name}"
-            labelled.append(RunGroup(sanitize(label, _LONGEST_LABEL), config, some))
+            # Each part has its own limits.
+            part_config = _without_seed(own_configs[id(some[0])], some[0].header.seed) if len(parts) > 1 else config
+            labelled.append(RunGroup(sanitize(label, _LONGEST_LABEL), part_config, some))
     return labelled
 
 

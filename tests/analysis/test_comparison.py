@@ -101,7 +101,8 @@ def test_a_sweep_over_a_limit_has_a_group_for_each_value():
     sweep = [limited(seed, f"generations={g}", g) for g in (3, 30) for seed in (1, 2)]
     short, long = group_runs(sweep)
     assert (short.label, long.label) == ("generations 3", "generations 30")
-    assert [len(each.runs) for each in (short, long)] == [2, 2]
+    assert [(len(each.runs), each.config.generations) for each in (short, long)] == [(2, 3), (2, 30)]
+    assert any("different budgets" in note for note in compare_groups([short, long]).notes)
     stops = [limited(1, f"steps={n}", 3, early_stop={"steps": n}) for n in (10, 20)]
     assert [each.label for each in group_runs(stops)] == [
         "early_stop.steps 10",
