@@ -156,7 +156,7 @@ class StopFlag:
             raise Stopped(f"stopped by {reason}{where}")
 
     def _keep_catching(self) -> None:
-        """Catch the signals again whose handlers the environment has replaced, as a client of ROS does."""
+        """Put handlers of signals back that the environment has replaced, as a client of ROS does."""
         if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
             return
         for number in self._caught:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evolve.cluster.start import check_arguments, connect
     from evolve.cluster.transport import Transport, finalize
     from evolve.cluster.watchdog import Watchdog
-    from evolve.cluster.worker import KeptRollouts, own_modules_used_by, packages_used_by, serve
+    from evolve.cluster.worker import KeptRollouts, own_modules_used_by, packages_used_by, serve, source_files
 
 
 __getattr__ = import_on_demand(
@@ -40,6 +40,6 @@ __getattr__ = import_on_demand(
         "transport": "Transport finalize",
         "mpirun": "check_start",
         "watchdog": "Watchdog",
-        "worker": "KeptRollouts own_modules_used_by packages_used_by serve",
+        "worker": "KeptRollouts own_modules_used_by packages_used_by serve source_files",
     },
 )

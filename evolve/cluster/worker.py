@@ -164,17 +164,19 @@ def _fingerprint(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
+def source_files(part: str = "") -> list[Path]:
+    """Return the source files of evolve, or of one of its packages. The order is the same everywhere."""
+    folder = SOURCE / "evolve" / part
+    return sorted(path for ending in ("py", "h", "c", "cu") for path in folder.rglob(f"*.{ending}"))
+
+
 @cache
 def _source_fingerprint() -> dict[str, str]:
     """Return a fingerprint of the source that plays episodes: two clones of one version may have different source.
 
     The result is empty if evolve has no files here, as in an archive.
     """
-    files: list[Path] = []
-    for part in _PLAYING_PARTS:
-        for ending in ("py", "h", "c", "cu"):
-            # `rglob` promises no order, but ranks with equal files need equal fingerprints.
-            files += sorted((SOURCE / "evolve" / part).rglob(f"*.{ending}"))
+    files = [path for part in _PLAYING_PARTS for path in source_files(part)]
     if not files:
         return {}
     return {"the source of evolve": _fingerprint(b"".join(path.read_bytes() for path in files))}

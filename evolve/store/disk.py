@@ -218,10 +218,8 @@ def _locked_error(path: Path, descriptor: int) -> InputError:
     cure = "Wait for it to end, or choose another "
     number = re.fullmatch(rf"process (\d+) on {re.escape(socket.gethostname())}", holder)
     if number is not None and _has_started(int(number[1])):
-        cure = (
-            "This script has started that run: close the iterator of evolve.iterate, or wait for its thread, or choose "
-        )
-        cure += "another "
+        open_iterator = "close the iterator of evolve.iterate, or wait for its thread"
+        cure = f"This script has started that run: {open_iterator}, or choose another "
     got = f"{path}, which {holder} is writing"
     another = Setting("output.directory")
     return InputError("output.directory", "a run file that is not being written", got, cure, another, ".")

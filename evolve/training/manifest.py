@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from evolve import __version__, environments, strategies
-from evolve.cluster import Transport, own_modules_used_by, packages_used_by
+from evolve.cluster import Transport, own_modules_used_by, packages_used_by, source_files
 from evolve.config import Config, flatten, names_function
 from evolve.config.registry import points_of
 from evolve.errors import FAILURES, SOURCE, sanitize
@@ -240,12 +240,9 @@ def revision() -> str | None:
 @functools.cache
 def source_digest() -> str:
     """Return 16 hexadecimal digits of the SHA-256 of evolve's source files, compiled kernels not included."""
-    package = SOURCE / "evolve"
-    # `rglob` promises no order, but equal sources need equal digests.
-    files = sorted(path for ending in ("py", "c", "h", "cu") for path in package.rglob(f"*.{ending}"))
     digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.relative_to(package).as_posix()}\n{path.stat().st_size}\n".encode())
+    for path in source_files():
+        digest.update(f"{path.relative_to(SOURCE).as_posix()}\n{path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

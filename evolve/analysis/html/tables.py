@@ -18,7 +18,7 @@ from evolve.store import StoredRun
 from evolve.training import config_of
 
 MOST_CHECKED = 10
-"""The largest number of generations of a run whose champions a report evaluates again."""
+"""The largest number of generations of a run from which a report evaluates the champions again."""
 
 Key = TypeVar("Key")
 
