@@ -3,10 +3,11 @@
 `ExactRollout` gives a *feed*, many episodes at a time, to a `Play`. The `Play` is a `NativePlay` on the host, or a
 `DevicePlay` on a GPU, and plays them in its slots.
 
-`ThreadedRollout` has several threads, which share the waiting episodes. Each thread plays a *part*, a rollout with
-slots of its own: it takes episodes, generates their genomes, and plays them. When no episodes wait, an idle thread gets
-half of the rigid-body worlds that run in another thread. Kernels do not need Python's global lock, so threads play on
-several cores. No result depends on the thread that plays an episode.
+`ThreadedRollout` plays in several threads, which share the waiting episodes. One of them is the thread that calls
+`tick`. Each thread plays a *part*, a rollout with slots of its own: it takes episodes, generates their genomes, and
+plays them. When no episodes wait, an idle thread gets half of the rigid-body worlds that run in another thread. Kernels
+do not need Python's global lock, so threads play on several cores. No result depends on the thread that plays an
+episode.
 """
 
 import math
@@ -34,7 +35,7 @@ LEAST_STEPS = 16
 """The smallest limit of the steps of a call, since each call costs time."""
 _FEEDS_PER_THREAD = 2
 """With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
-_MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.0005, 0.004
+_MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.001, 0.004
 """The time that a thread should need for a feed. A shorter feed is not worth the work of another thread. A longer feed
 saves no more time, so a thread takes a large fair share in several feeds."""
 LEAST_GIVEN = 4
@@ -242,9 +243,12 @@ class ExactRollout(_WholeEpisodes):
 class ThreadedRollout(_WholeEpisodes):
     """Plays episodes of an exact task in several threads. It has the interface of `Rollout`.
 
+    The thread that calls `tick` plays the first part, so it does not wait until another thread has woken up. That would
+    take longer than a small generation.
+
     Args:
         make_part: Makes the rollout of one thread, which takes its episodes from a queue.
-        threads: The number of threads, and of parts.
+        threads: The number of threads with the thread that calls `tick`, and of parts.
         least_feed: The smallest number of episodes in a feed while more wait.
     """
 
@@ -252,6 +256,7 @@ class ThreadedRollout(_WholeEpisodes):
         self._queue = EpisodeQueue()
         queues = [self._queue, *(EpisodeQueue(shared_with=self._queue) for _ in range(threads - 1))]
         self._parts = [make_part(queue) for queue in queues]
+        self._own, *self._others = self._parts
         self.max_episode_seconds = self._parts[0].max_episode_seconds
         self.pending = 0
         """The number of episodes whose results were not returned yet."""
@@ -260,13 +265,13 @@ class ThreadedRollout(_WholeEpisodes):
         # The size holds for all threads that this process starts later, so it is restored below.
         earlier = stack_size(_STACK_BYTES)
         try:
-            for _ in range(threads):
+            for _ in self._others:
                 # A daemon thread does not keep the process alive. No thread refers to this object, so its finalizer can
                 # run and end the threads.
                 Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
         finally:
             stack_size(earlier)
-        self._stop = weakref.finalize(self, self._shared.stop, threads)
+        self._stop = weakref.finalize(self, self._shared.stop, len(self._others))
 
     @property
     def environment_seconds(self) -> float:
@@ -279,18 +284,21 @@ class ThreadedRollout(_WholeEpisodes):
             part.environment_seconds = seconds
 
     def submit(self, batch: EpisodeBatch) -> None:
-        """Queue episodes, and let idle threads play them."""
+        """Queue episodes, and let other threads play them."""
         self._queue.append(batch)
         self.pending += len(batch)
         self._shared.fair_share = -(-self.pending // len(self._parts))
         for part in self._parts:
             part.most_running = self._shared.most_running_of(part)
-        self._start()
 
     def tick(self) -> EpisodeResults | None:
-        """Return the results of finished episodes, or None if there are none after some milliseconds."""
-        self._start()
+        """Play for some milliseconds; return the results of finished episodes, or None if there are none yet."""
         found: list[EpisodeResults | None] = []
+        # Take episodes first: a thread that has just been woken needs Python's global lock, and this one would wait.
+        plays = self._shared.fill(self._own, patience=_TICK_SECONDS)
+        self._start()
+        if plays:
+            found.append(self._shared.play_on(self._own))
         try:
             while True:
                 # Wait for the first results only, then take all others that have arrived.
@@ -305,13 +313,13 @@ class ThreadedRollout(_WholeEpisodes):
 
     def clear(self) -> None:
         """Drop all episodes."""
-        # Threads play on for some milliseconds. Until they pause, the arrays of their parts must not change.
+        # Other threads play on for some milliseconds. Until they pause, the arrays of their parts must not change.
         self._shared.pausing.set()
         while self._playing:
             part, results, _ = self._shared.played.get()
             if results is None:
                 self._playing.discard(part)
-        self._shared.pausing.clear()
+        self._shared.reset()
         for part in self._parts:
             part.clear()
         self.pending = 0
@@ -322,15 +330,16 @@ class ThreadedRollout(_WholeEpisodes):
         self._stop()
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Do nothing: other threads generate genomes, and this thread goes on."""
+        """Set a function that returns a context manager. It is entered while this thread generates genomes."""
+        self._own.make_genomes_within(context)
 
     def _start(self) -> None:
-        """Let idle parts play, one for each feed that the waiting episodes fill."""
+        """Let idle threads play, one for each feed that the waiting episodes fill; the next tick may take a feed."""
         if not len(self._queue):
             return
-        idle = [part for part in self._parts if part not in self._playing]
+        idle = [part for part in self._others if part not in self._playing]
         feeds = -(-len(self._queue) // self._shared.feed_size())  # rounded up
-        for part in idle[:feeds]:
+        for part in idle[: feeds - (not self._own.running)]:
             self._playing.add(part)
             self._shared.to_play.put(part)
 
@@ -349,7 +358,8 @@ class ThreadsState:
     """The state that the threads and their rollout share: queues of parts to play, and of their results.
 
     Attributes:
-        to_play: Parts for idle threads. None ends a thread.
+        to_play: Parts for idle threads, but not the part of the thread that calls `ThreadedRollout.tick`. None ends a
+            thread.
         played: Triples (part, results, error). If the results are None, the thread has stopped playing the part.
         pausing: Set while no thread may begin a call of a kernel.
         fair_share: The pending episodes per thread after the last `submit`.
@@ -392,23 +402,43 @@ class ThreadsState:
 
     def _play_part(self, part: ExactRollout) -> None:
         """Play until no episode is left, or the rollout pauses."""
-        while not self.pausing.is_set():
-            part.fill(self.feed_size())
-            if not part.running:
-                if self._wait_for_episodes(part):
-                    continue
-                break
-            # Waiting episodes begin during the call, so they count: a thread without episodes waits for some of them.
-            self._running[part] = part.play.running + part.play.waiting
-            self._began_at[part] = time.monotonic()
-            part.play_on()
-            self._began_at[part] = math.inf
-            results = part.take_results()
+        while not self.pausing.is_set() and self.fill(part):
+            results = self.play_on(part)
             if results is not None:
-                self.episode_seconds = float(results.episode_seconds.mean())
                 self.played.put((part, results, None))
-            self._running[part] = part.play.running
-            self._give(part)
+
+    def fill(self, part: ExactRollout, patience: float = math.inf) -> bool:
+        """Give waiting episodes to a part, or running ones of another thread; return whether the part can play.
+
+        patience: The seconds to wait for episodes of another thread.
+        """
+        part.fill(self.feed_size())
+        while not part.running:
+            if self.pausing.is_set() or not self._wait_for_episodes(part, patience):
+                return False
+            part.fill(self.feed_size())
+        return True
+
+    def play_on(self, part: ExactRollout) -> EpisodeResults | None:
+        """Play a part for some milliseconds; return the results of finished episodes, or None if there are none yet."""
+        # Waiting episodes begin during the call, so they count: a thread without episodes waits for some of them.
+        self._running[part] = part.play.running + part.play.waiting
+        self._began_at[part] = time.monotonic()
+        part.play_on()
+        self._began_at[part] = math.inf
+        results = part.take_results()
+        if results is not None:
+            self.episode_seconds = float(results.episode_seconds.mean())
+        self._running[part] = part.play.running
+        self._give(part)
+        return results
+
+    def reset(self) -> None:
+        """Let threads play again after a pause, with empty parts."""
+        self.empty.clear()
+        self._running.clear()
+        self._began_at.clear()
+        self.pausing.clear()
 
     def _give(self, part: ExactRollout) -> None:
         """Give half of a part's running episodes to an empty part.
@@ -434,21 +464,23 @@ class ThreadsState:
             # Also after an error, because the other thread waits for this event without a limit.
             given.set()
 
-    def _wait_for_episodes(self, part: ExactRollout) -> bool:
+    def _wait_for_episodes(self, part: ExactRollout, patience: float) -> bool:
         """Wait until another thread gives running episodes to a part, or episodes wait in the queue.
 
-        Return False if no thread can give episodes, or if the rollout pauses and no episode waits.
+        Return False if no thread can give episodes, if the rollout pauses and no episode waits, or after `patience`
+        seconds.
         """
         if not part.can_give:
             return False
         self._running[part] = 0
         given = Event()
+        end = time.monotonic() + patience
         with self._empty_lock:
             self.empty.append((part, given))
         while not given.wait(POLL_SECONDS):
             # If no part has enough episodes to give, polling until the end of the generation would be useless.
             can_be_given = max(tuple(self._running.values())) >= 2 * LEAST_GIVEN
-            if len(self._queue) or self.pausing.is_set() or not can_be_given:
+            if len(self._queue) or self.pausing.is_set() or not can_be_given or time.monotonic() >= end:
                 with self._empty_lock:
                     if (part, given) in self.empty:  # else another thread is giving
                         self.empty.remove((part, given))

@@ -80,7 +80,7 @@ def test_the_bits_are_those_of_one_thread(threads, traces, env):
 @pytest.mark.parametrize(
     ("seconds", "sizes"),
     [
-        (1e-6, [500, 500]),  # all 64 episodes take less time than a second thread would cost
+        (1e-6, [1000, 1000]),  # all 64 episodes take less time than a second thread would cost
         (1e-4, [32, 32]),  # each of two threads takes half
         (1.0, [16, 8]),  # long episodes: as many as a kernel steps together, so that both threads end together
         (math.inf, [16, 8]),
@@ -257,7 +257,7 @@ def test_threads_end_with_their_rollout():
     dropped, network = made(2)
     dropped.submit(batch_of(network, False))
     finish(dropped)
-    assert len(playing() - others) == 5
+    assert len(playing() - others) == 3  # the threads that call `tick` play, too
     closed.close()
     del dropped
     gc.collect()
