@@ -224,8 +224,8 @@ def train(
             seconds.
         tensorboard: The directory of event files for TensorBoard, which grow with each generation. The files of this
             run are in `<tensorboard>/<directory of the run file>/seed-S`.
-        callbacks: Functions that are called with each generation as soon as the run file holds it. If one returns
-            False, the run stops. In a script of several ranks only rank 0 calls them.
+        callbacks: Functions that are called with each generation. `evolve.load` finds the generation in the run file.
+            If one returns False, the run stops. In a script of several ranks only rank 0 calls them.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the
             name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`. `start_from`
             is the genome with which the search begins: a path as in TOML, a run, a champion file, a policy, or a vector
@@ -359,9 +359,9 @@ def iterate(
     progress: bool = False,
     **settings: Any,
 ) -> Iterator[Generation]:
-    """Evolve an experiment as `train` does, and yield each generation on every rank as soon as the run file holds it.
+    """Evolve an experiment as `train` does, and yield each generation on every rank.
 
-    If a script leaves the loop early, by `break` or by an exception, the run can be resumed.
+    `evolve.load` finds the generation in the run file. If a script leaves the loop early, the run can be resumed.
     """
     check_not_importing()
     options = RunOptions(resume, overwrite, progress, sees_each=True)

@@ -1,4 +1,7 @@
-"""A generation that a script has seen is in its run file, however the script ends, and the exit adds no message."""
+"""The generations that a script has seen are in its run file when the script ends, and the exit adds no message.
+
+After a sudden end, as by a kill, the run file has the first of them, and the run can be resumed.
+"""
 
 import signal
 import sys
@@ -107,6 +110,12 @@ SCRIPTS: dict[str, tuple[str, int | str]] = {
     "callback in a thread": ("threading.Thread(target=train, args=[sys.exit]).start()", 0),
 }
 
+SUDDEN = {
+    "os._exit", "SIGKILL", "SIGTERM", "segmentation fault", "another program", "all genomes", "callback, SIGKILL",
+    "resumed", "replaced",
+}  # fmt: skip
+"""The scripts that Python does not end itself."""
+
 # The same with ranks that the script starts itself.
 WORKERS: dict[str, tuple[str, int | str]] = {
     "end of the script": ("left = iterate(workers=2); take(left)", 0),
@@ -153,8 +162,15 @@ def check_end(code, error, end):
 def test_a_generation_that_was_seen_is_kept(way, tmp_path):
     script, end = SCRIPTS[way]
     code, error = run(script, tmp_path)
-    assert in_file(tmp_path / NAME) == seen(tmp_path)
-    assert len(seen(tmp_path)) == (1 if way == "one generation" else 3)
+    kept, all_seen = in_file(tmp_path / NAME), seen(tmp_path)
+    assert len(all_seen) == (1 if way == "one generation" else 3)
+    if way in SUDDEN:
+        assert kept in (all_seen[:1], all_seen[:2], all_seen)
+        genomes = {"directory": tmp_path / "out", "genomes": "all" if way == "all genomes" else "champions"}
+        again = evolve.iterate(**SETTINGS | {"generations": 3}, output=genomes, resume=True)
+        assert kept + [generation.digest for generation in again] == all_seen
+    else:
+        assert kept == all_seen
     check_end(code, error, end)
 
 
@@ -192,12 +208,14 @@ def test_a_generation_that_a_worker_has_seen_is_kept(tmp_path):
     assert in_file(tmp_path / NAME)[:3] == digests
 
 
-def test_the_file_holds_a_generation_when_it_is_seen(tmp_path):
+def test_a_reader_finds_a_generation_when_it_is_seen(tmp_path):
     small = SETTINGS | {"generations": 3, "output": tmp_path / "out"}
     lengths = []
     for _ in evolve.iterate(**small):
-        lengths.append(len(in_file(tmp_path / NAME)))
-    evolve.train(**small, overwrite=True, callbacks=[lambda _: lengths.append(len(in_file(tmp_path / NAME)))])
+        lengths.append(len(evolve.load(tmp_path / NAME).generations))
+    evolve.train(
+        **small, overwrite=True, callbacks=[lambda _: lengths.append(len(evolve.load(tmp_path / NAME).generations))]
+    )
     assert lengths == [1, 2, 3] * 2
 
 

@@ -134,9 +134,9 @@ def evolve_here(
         if not replaced and is_over(plan):
             return
         with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan, ranks.transport)) as file:
-            # A script may end, or read the file, after any generation that it sees.
+            # A script may end, or read the file, after any generation that it sees. It may do so on each of its ranks.
             if options.sees_each:
-                file.serve_script()
+                file.serve_script(elsewhere=bool(coordinator.workers))
             with open_reporter(plan, file.num_generations, file.steps) as reporter:
                 reporter.validations = file.validations  # the loop adds each new validation
                 coordinator.progress = reporter.update

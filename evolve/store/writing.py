@@ -25,11 +25,11 @@ from evolve.store.schema import LARGEST_CHUNK, Checkpoint, Column, Header, HeldO
 
 # The interval between two flushes is 200 times the duration of the last flush, so flushes take 0.5 % of a run. But a
 # kill loses the work of the interval, so the interval is at most two seconds. But if 20 durations (5 %) are longer than
-# two seconds, the interval is 20 durations.
+# two seconds, or if a script sees each generation, the interval is 20 durations.
 _LEAST_MULTIPLE, _USUAL_MULTIPLE = 20.0, 200.0
 _LONGEST_WAIT = 2.0  # seconds
 CHEAP_FLUSH = 0.05
-"""The most seconds of a flush after each generation that a script sees. More costly flushes wait for the interval."""
+"""The most seconds of a flush after each generation that other processes see. Other flushes wait for the interval."""
 MAX_BUFFERED = 2**26
 """Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
@@ -39,11 +39,13 @@ _LONGEST_PART = 2**18  # bytes; a larger generation is divided into parts, one c
 # Python stops daemon threads at exit. A thread that is stopped inside HDF5 keeps HDF5's lock, and the exit hangs.
 # So the exit waits for a running write, and no other thread may begin one.
 _WRITING = threading.RLock()
-atexit.register(_WRITING.acquire, timeout=60)
 
 
-@atexit.register  # called before the function above, which was registered earlier
-def _flush_at_exit() -> None:
+@atexit.register
+def _end_writing() -> None:
+    """Wait for a running write, write what waits, and let no other thread append or write any more."""
+    if not _WRITING.acquire(timeout=60):
+        return
     for flush in list(disk.flush_of.values()):
         with suppress(RunError):  # the script, which reads the errors, has ended
             flush()
@@ -63,7 +65,9 @@ class RunFile(RunLog):
     replaces: bool = False
     """Whether the path still has the file of an earlier run. The first flushed generation replaces it."""
     serves_script: bool = False
-    """Whether a script sees each generation, see `serve_script`."""
+    """Whether a script sees each generation, see `serve_script`. The interval is then 20 durations of a flush."""
+    cheap_flush: float = -1.0
+    """A flush that takes at most so many seconds comes after each generation."""
     has_population: bool = False
     """Whether the file had the genomes of all candidates when it was reopened."""
     best: tuple[float, int] = (np.nan, 0)
@@ -81,18 +85,26 @@ class RunFile(RunLog):
     _flushed: tuple[object, ...] = ()  # the state that the last flush wrote, see `flush`
 
     def __post_init__(self) -> None:
+        self._writer = os.getpid()
         # A script or an environment may change the current directory, and `path` may be relative.
         self._target = without_links(self.path)
 
-    def serve_script(self) -> None:
-        """Flush each generation while that is cheap; and what waits before this process reads the file, or ends."""
+    def serve_script(self, elsewhere: bool) -> None:
+        """Flush more often; and flush what waits before this process reads the file, or ends.
+
+        elsewhere: Whether other processes see the generations, too. What waits cannot be flushed before these processes
+            read the file, so each generation is flushed while that is cheap.
+        """
         self.serves_script = True
+        self.cheap_flush = CHEAP_FLUSH if elsewhere else -1.0
         disk.flush_of[self._target] = self.flush
 
     def append(
         self, record: Record, checkpoint: Checkpoint, genomes: GenomeSource | None = None, flush: bool = True
     ) -> None:
-        """Add a generation as `RunLog.append` does. A file that serves a script is flushed in any case, if it is small.
+        """Add a generation as `RunLog.append` does.
+
+        flush: Whether to flush here if it is time. A file that serves a script is flushed in any case if it is time.
 
         Raises InputError for arrays that a reader would refuse, and RunError as `flush` does.
         """
@@ -107,9 +119,9 @@ class RunFile(RunLog):
                 self._genomes.append(genomes)
             self._compare_with_best(record, self.num_generations)
             super().append(record, checkpoint)
-        if self.serves_script and self.flush_cost <= CHEAP_FLUSH:
+        if self.flush_cost <= self.cheap_flush:
             self.flush()
-        elif flush:
+        elif flush or self.serves_script:
             self.flush_if_due()
 
     def _check_selection(self, record: Record) -> None:
@@ -136,7 +148,8 @@ class RunFile(RunLog):
         state_bytes = sum(array.nbytes for array in self.checkpoint.values())
         buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state_bytes for part in self._genomes)
         longest = _LONGEST_WAIT if self.on_disk else 0.0  # the first generation is written as early as possible
-        interval = max(_LEAST_MULTIPLE * self.flush_cost, min(_USUAL_MULTIPLE * self.flush_cost, longest))
+        multiple = _LEAST_MULTIPLE if self.serves_script else _USUAL_MULTIPLE
+        interval = max(_LEAST_MULTIPLE * self.flush_cost, min(multiple * self.flush_cost, longest))
         if buffered > MAX_BUFFERED or time.monotonic() - self.flushed_at >= interval:
             self.flush()
 
@@ -149,6 +162,9 @@ class RunFile(RunLog):
 
         Raises RunError if that fails. The path then has the old file or, if only the last step failed, the new one.
         """
+        # A fork that ends must not write what its parent still writes.
+        if os.getpid() != self._writer:
+            return
         # An exiting interpreter cannot write, so a flush at exit with nothing left to write must return here.
         content = self.num_generations, self.complete, self.header, self.held_out, len(self.validations)
         if content == self._flushed or (self.replaces and not self.num_generations):

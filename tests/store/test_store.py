@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -630,20 +631,34 @@ def test_a_slow_flush_makes_flushes_rare(path, monkeypatch):
     assert flushes == [2]
 
 
-@pytest.mark.parametrize(("cost", "wait"), [(0.001, 0.2), (0.01, 2.0), (0.05, 2.0), (0.1, 2.0), (1.0, 20.0)], ids=str)
-def test_quick_flushes_cost_half_a_percent_unless_much_work_would_wait(path, monkeypatch, cost, wait):
+@pytest.mark.parametrize(
+    ("script", "cost", "wait"),
+    [
+        (False, 0.001, 0.2),
+        (False, 0.01, 2.0),
+        (False, 0.05, 2.0),
+        (False, 0.1, 2.0),
+        (False, 1.0, 20.0),
+        (True, 0.01, 0.2),  # a twentieth of the time, so that a script that is killed loses little
+        (True, 1.0, 20.0),
+    ],
+)
+def test_quick_flushes_cost_half_a_percent_unless_much_work_would_wait(path, monkeypatch, script, cost, wait):
     now = [100.0]
     monkeypatch.setattr(writing.time, "monotonic", lambda: now[0])
     file = store.create(path, header())
+    if script:
+        file.serve_script(elsewhere=False)
     file.append(record(0), {})  # the first generation does not wait: the clock says that the last flush took no time
     assert file.on_disk == 1
     file.flush_cost = cost
     now[0] += 0.99 * wait
-    file.append(record(1), {})
+    file.append(record(1), {}, flush=not script)
     assert file.on_disk == 1
     now[0] += 0.02 * wait
-    file.flush_if_due()
-    assert file.on_disk == 2
+    file.append(record(2), {}, flush=not script)
+    assert file.on_disk == 3
+    file.close()
 
 
 def test_one_slow_flush_does_not_count(path, monkeypatch):
@@ -719,18 +734,37 @@ def on_disk(path):
         return file["checkpoint"].attrs["num_generations"]
 
 
-def test_every_generation_that_a_script_sees_is_on_disk_while_flushes_are_cheap(path):
+def test_every_generation_that_other_processes_see_is_on_disk_while_flushes_are_cheap(path):
     with closing(store.create(path, header())) as file:
-        file.serve_script()
+        file.serve_script(elsewhere=True)
         for g in range(3):
             file.flush_cost = 0.04  # an interval of 0.8 s, at least
             file.append(record(g), {}, flush=False)
             assert on_disk(path) == g + 1
 
 
+def test_a_fork_does_not_write(path):
+    with closing(store.create(path, header())) as file:
+        file.append(record(0), {})
+        file.flush()
+        file.append(record(1), {}, flush=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python 3.12 and later warn of a fork beside a thread
+            pid = os.fork()
+        if pid == 0:
+            try:
+                file.flush()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        assert on_disk(path) == 1
+        file.flush()
+        assert on_disk(path) == 2
+
+
 def test_flushes_of_a_large_file_wait_until_its_script_reads_it(path):
     with closing(store.create(path, header())) as file:
-        file.serve_script()
+        file.serve_script(elsewhere=True)
         file.append(record(0), {})
         for g in range(1, 4):
             file.flush_cost = 1e6
@@ -748,7 +782,7 @@ def test_a_script_that_ends_leaves_no_generation_behind(tmp_path):
     text = f"""
 import evolve, h5py
 from evolve.store import writing
-writing.CHEAP_FLUSH = -1.0
+writing._LEAST_MULTIPLE = 1e9
 run = evolve.iterate(env={{"id": "CartPole-v1", "engine": "exact"}}, population=4, episodes=1, seed=1, generations=50,
                      output={str(tmp_path)!r})
 for _ in range(9):
