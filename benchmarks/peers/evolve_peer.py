@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-import evolve
+from evolve import iterate, load
 
 
 def train(seed, workers, steps, engine="gymnasium"):
     with tempfile.TemporaryDirectory() as folder:
         total = 0
-        for generation in evolve.iterate(
+        for generation in iterate(
             env={"id": "CartPole-v1", "engine": engine},
             network={"name": "mlp", "hidden": [8]},
             strategy={"name": "openai-es", "sigma": 0.3, "learning_rate": 0.2},
@@ -28,5 +28,5 @@ def train(seed, workers, steps, engine="gymnasium"):
 
 
 def champion(path):
-    policy = evolve.load(path).champion()
+    policy = load(path).champion()
     return lambda observations: np.array([policy(observation) for observation in observations])
