@@ -357,7 +357,9 @@ def uneven_lengths(groups: Sequence[RunGroup]) -> str:
             seeds = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
             uneven.append(f"{seeds} have {min(lengths):,} to {max(lengths):,} generations")
             counted = {run.num_generations for run in group.runs if run.held_out is not None or not is_evaluated}
-            if len(counted) > 1:
+            budget = group.config.early_stop.steps
+            # Seeds that have used up one budget of steps were trained for equal lengths.
+            if len(counted) > 1 and not (budget and all(run.steps >= budget for run in group.runs)):
                 means_mix_lengths = True
     if not uneven:
         return ""
@@ -374,13 +376,13 @@ class Comparison:
         env: The environment, without control characters.
         scores: [n], the scores of the seeds that have one.
         missing: The number of seeds without a score.
-        interval: The 95 % interval of the mean score; None for fewer than three scores. It is cut to the range of all
-            returns; or of the best fitness values, if the scores are of training; or of the metric, see `_range`.
+        interval: The 95 % interval of the mean score; None for fewer than three scores. It is cut at a bound of the
+            task, see `_bounds`.
         p: The p value of the two-sided rank test against the best group (with Holm's correction); None without a test.
         effect: The probability that a seed of this group has a higher score than a seed of the best group, where equal
             scores count half (A of Vargha and Delaney, 2000); None without a test.
-        best: Whether this is the best of several groups of its environment; False if no group has a score.
-        tied: Whether another group has the same mean, and both are the best.
+        best: Whether no group of its environment has a higher mean; False if this is the only group, or has no score.
+        tied: Whether another group is the best, too.
     """
 
     label: str
@@ -428,13 +430,11 @@ class Ranking:
 
     Attributes:
         score: The kind of score, in words.
-        values: The kind of values that limit the intervals, in words.
         rows: The groups.
         notes: Sentences about runs without a score, failed episodes, different tasks, and groups without a test.
     """
 
     score: str
-    values: str
     rows: tuple[Comparison, ...]
     notes: tuple[str, ...]
 
@@ -452,22 +452,20 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ran
     """
     runs = [run for group in groups for run in group.runs]
     evaluated = any_evaluated(runs)
-    score, kind, values = (
-        (_held_out_mean, HELD_OUT, "returns") if evaluated else (_last_best, TRAINING, "best fitness values")
-    )
+    score, kind = (_held_out_mean, HELD_OUT) if evaluated else (_last_best, TRAINING)
     if metric is not None:
         _check_metric(runs, metric)
-        score, values = partial(_held_out_mean, metric=metric), f"values of {sanitize(metric)}"
+        score = partial(_held_out_mean, metric=metric)
         kind = f"held-out champion's mean {sanitize(metric)}"
     # A run whose held-out episodes have all failed was evaluated, but has no held-out mean.
     notes = [_note_on_missing(runs)] if any(run.held_out is not None for run in runs) else [_NOT_EVALUATED]
     rows: list[Comparison] = []
     for groups_of_env in by_environment(groups):
-        limits = _range([run for group in groups_of_env for run in group.runs], evaluated, metric)
-        compared, note = _compare([_unranked(group, score, limits) for group in groups_of_env])
+        compared, note = _compare([_unranked(group, score, metric) for group in groups_of_env])
         rows += compared
-        notes += [different_tasks(groups_of_env, evaluated), different_budgets(groups_of_env), note]
-    return Ranking(kind, values, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
+        notes += [different_tasks(groups_of_env, evaluated), different_budgets(groups_of_env)]
+        notes += [_different_code(groups_of_env), note]
+    return Ranking(kind, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
 
 def _check_metric(runs: Sequence[StoredRun], metric: str) -> None:
@@ -491,13 +489,17 @@ def different_budgets(groups: Sequence[RunGroup]) -> str:
 
     The budget of a group is `early_stop.steps`, or the number of episodes of all generations.
     """
+    env = sanitize(groups[0].config.env.id)
     limits = [group.config.early_stop.steps for group in groups]
-    if None not in limits and len(set(limits)) == 1:
+    steps = sorted({limit for limit in limits if limit is not None})
+    if len(steps) == 1 and None not in limits:
         return ""
+    if steps:
+        least = f"{steps[0]:,}" if None not in limits else "no limit"
+        return f"{env}: the experiments have different budgets, of {least} to {steps[-1]:,} steps (early_stop.steps)."
     budgets = [group.config.population * group.config.episodes * group.config.generations for group in groups]
     if min(budgets) == max(budgets):
         return ""
-    env = sanitize(groups[0].config.env.id)
     return f"{env}: the experiments have different budgets, of {min(budgets):,} to {max(budgets):,} episodes in a run."
 
 
@@ -523,6 +525,20 @@ def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
     return ""
 
 
+def _different_code(groups: Sequence[RunGroup]) -> str:
+    """Return a note if runs in one environment used different versions of a module of the user; empty otherwise."""
+    digests: dict[str, set[str]] = {}
+    for run in (run for group in groups for run in group.runs):
+        modules = run.header.manifest.get("modules")
+        for name, digest in modules.items() if isinstance(modules, dict) else ():  # any program may have written it
+            digests.setdefault(name, set()).add(str(digest))
+    changed = [sanitize(name) for name, known in sorted(digests.items()) if len(known) > 1]
+    if not changed:
+        return ""
+    env = sanitize(groups[0].config.env.id)
+    return f"{env}: the runs were made with different versions of {statistics.listed(changed)}."
+
+
 def _differ(tables: Sequence[Options], name: str) -> bool:
     return any(getattr(table, name) != getattr(tables[0], name) for table in tables)
 
@@ -532,7 +548,7 @@ def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, 
 
     The interval is over seeds, and needs three. In a group of a single run, the interval is over episodes.
     """
-    row = _unranked(group, _held_out_mean, _range(group.runs, evaluated=True))
+    row = _unranked(group, _held_out_mean)
     if not len(row.scores):
         return None
     alone = evaluation_of(group.runs[0]) if len(group.runs) == 1 else None
@@ -574,14 +590,21 @@ def _held_out_mean(run: StoredRun, metric: str | None = None) -> float:
     return statistics.mean(returns) if metric is None else statistics.metrics_means(metrics, returns)[metric]
 
 
+def _held_out_values(run: StoredRun, metric: str | None = None) -> Float64:
+    """Return the values of which `_held_out_mean` is the mean."""
+    if run.held_out is None:
+        return np.empty(0)
+    returns = run.held_out.returns
+    return returns if metric is None else run.held_out.metrics[metric][np.isfinite(returns)].astype(np.float64)
+
+
 def _last_best(run: StoredRun) -> float:
     return float(run.records[-1].champion_fitness)
 
 
 def _note_on_missing(runs: Sequence[StoredRun]) -> str:
     """Return a note about runs without a held-out mean and about failed held-out episodes; it may be empty."""
-    # A run is in one of these lists at most.
-    all_failed, some_failed = [], []
+    all_failed, some_failed, early = [], [], []
     not_evaluated: list[str] = []
     incomplete: list[str] = []
     for run in runs:
@@ -590,8 +613,11 @@ def _note_on_missing(runs: Sequence[StoredRun]) -> str:
             (not_evaluated if run.complete else incomplete).append(path)
         elif np.isnan(_held_out_mean(run)):
             all_failed.append(path)
-        elif failed := np.count_nonzero(np.isnan(run.held_out.returns)):
-            some_failed.append(f"{path} ({failed} of {len(run.held_out.returns)})")
+        else:
+            if failed := np.count_nonzero(np.isnan(run.held_out.returns)):
+                some_failed.append(f"{path} ({failed} of {len(run.held_out.returns)})")
+            if not run.complete:
+                early.append(f"{path} ({pluralize(run.num_generations, 'generation')})")
     notes = []
     if all_failed:
         notes.append(f"Every held-out episode failed: {statistics.listed(all_failed)}.")
@@ -601,47 +627,40 @@ def _note_on_missing(runs: Sequence[StoredRun]) -> str:
         named = statistics.listed(not_evaluated)
         notes.append(f"{left_out} evaluated on held-out episodes: {named}. {_HOW_TO_EVALUATE}")
     # A champion after fewer generations must not be compared with the others, so the cure is to complete the run.
+    how_to_complete = "To complete: python -m evolve.run --resume FILE"
     if incomplete:
-        named = statistics.listed(incomplete)
-        notes.append(f"{left_out} complete: {named}. To complete: python -m evolve.run --resume FILE")
+        notes.append(f"{left_out} complete: {statistics.listed(incomplete)}. {how_to_complete}")
+    if early:
+        notes.append(f"Evaluated before the run was complete: {statistics.listed(early)}. {how_to_complete}")
     if some_failed:
         notes.append(f"Held-out episodes that failed are left out of the means: {statistics.listed(some_failed)}.")
     return " ".join(notes)
 
 
-def _unranked(group: RunGroup, score: Callable[[StoredRun], float], limits: statistics.Interval) -> Comparison:
+def _unranked(group: RunGroup, score: Callable[[StoredRun], float], metric: str | None = None) -> Comparison:
     """Return the scores of a group before any test.
 
     score: Returns the score of a run; a number that is not finite counts as no score.
-    limits: The ends at which the interval of the mean is cut.
+    metric: The name of the metric of which the score is the mean; None for returns.
     """
     scores = statistics.finite(np.array([score(run) for run in group.runs]))
-    interval = statistics.interval(scores, *limits) if len(scores) >= _FEWEST_SCORES else None
+    few = len(scores) < _FEWEST_SCORES
+    interval = None if few else statistics.interval(scores, *_bounds(group, metric))
     return Comparison(group.label, sanitize(group.config.env.id), scores, len(group.runs) - len(scores), interval)
 
 
-def _range(runs: Sequence[StoredRun], evaluated: bool, metric: str | None = None) -> statistics.Interval:
-    """Return the range to which the intervals of mean scores are cut; infinite if the runs have no finite value.
+def _bounds(group: RunGroup, metric: str | None) -> statistics.Interval:
+    """Return the smallest and the largest return, or value of a metric, in the held-out episodes of a group.
 
-    The range is from the smallest to the largest value in the runs of one environment.
-
-    evaluated: True if the values are the returns of all episodes, False for the best fitness of each generation.
-    metric: The name of a metric. If given, the values are the metric's values in held-out episodes.
+    A bound is infinite if only one seed reaches it. A value that several seeds reach is assumed to be a bound of the
+    task, like 500 in CartPole-v1. No mean can be beyond a bound. Other groups do not count, so a group has the same
+    interval beside any others.
     """
-    if metric is not None:
-        held_outs = [run.held_out for run in runs if run.held_out is not None]
-        seen = [found.metrics[metric][np.isfinite(found.returns)].astype(np.float64) for found in held_outs]
-    elif evaluated:
-        seen = [run.held_out.returns for run in runs if run.held_out is not None]
-        seen += [record.returns for run in runs for record in run.records]
-    else:
-        seen = [np.array([record.champion_fitness for record in run.records]) for run in runs]
-    # Leave out empty arrays, because they have neither a minimum nor a maximum.
-    known = [finite for finite in map(statistics.finite, seen) if finite.size]
-    if not known:
-        return -np.inf, np.inf
-    smallest, largest = min(part.min() for part in known), max(part.max() for part in known)
-    return float(smallest), float(largest)
+    samples = [_held_out_values(run, metric) for run in group.runs]
+    known = [finite for finite in map(statistics.finite, samples) if finite.size]
+    lows, highs = [float(sample.min()) for sample in known], [float(sample.max()) for sample in known]
+    low, high = min(lows, default=-np.inf), max(highs, default=np.inf)
+    return low if lows.count(low) > 1 else -np.inf, high if highs.count(high) > 1 else np.inf
 
 
 def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
@@ -653,7 +672,7 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     best, *others = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
     if not others:
         return [best], ""
-    others = [replace(row, tied=row.mean == best.mean) for row in others]
+    others = [replace(row, best=row.mean == best.mean, tied=row.mean == best.mean) for row in others]
     best = replace(best, best=len(best.scores) > 0, tied=any(row.tied for row in others))
     tests = len(others)
     # A group is tested only if each seed of this group and of the best group has a score, and if the two groups have
@@ -672,7 +691,8 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     if len(testable) < len(whole):
         # The least number of seeds with which two groups of equal size can differ significantly.
         enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
-        reasons.append(f"too few seeds for a significant difference from the best: each group needs {enough} seeds")
+        cure = f"{enough} seeds in each group are enough"
+        reasons.append(f"too few seeds for a significant difference from the best: {cure}")
     note = f"{best.env}: {'; '.join(reasons)}." if reasons else ""
     for n, row in enumerate(others):
         if id(row) in found:

@@ -71,7 +71,7 @@ def _draw_comparison(files: list[Path], output: Path, metric: str | None) -> Non
     figures.save(figures.draw_comparison(found), output)
     print(f"{found.score}:\n\n{_table(found.rows)}\n")
     if any(row.interval for row in found.rows):
-        print(f"95 % interval: of the mean over seeds (Student's t), cut to the range of all {found.values}")
+        print("95 % interval: of the mean over seeds (Student's t), cut at an extreme that several seeds reach")
     if any(row.p is not None for row in found.rows):
         print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction;")
         print("   it is a little too small, because the same scores choose the best")

@@ -80,7 +80,7 @@ def test_experiments_are_compared_by_a_metric():
     groups = [with_metric("few", [1, 2, 3, 4, 4]), with_metric("many", [4, 5, 6, 7, 8])]
     assert [row.label for row in compare_groups(groups).rows] == ["few", "many"]  # by returns
     found = compare_groups(groups, "eaten")
-    assert (found.score, found.values) == ("held-out champion's mean eaten", "values of eaten")
+    assert found.score == "held-out champion's mean eaten"
     many, few = found.rows
     assert (many.label, many.mean, few.label, few.mean) == ("many", 6.0, "few", 2.8)
     assert few.interval[0] >= 1.0  # cut to the range of the metric
@@ -185,6 +185,7 @@ def test_equal_groups_share_the_first_place():
     assert (first.against_best, second.against_best) == ("equal", "equal")
     assert third.p is not None
     assert [row.tied for row in (first, second, third)] == [True, True, False]
+    assert [row.best for row in (first, second, third)] == [True, True, False]
 
 
 def test_one_seed_has_no_interval_and_no_test():
@@ -255,17 +256,67 @@ def test_a_test_that_cannot_be_significant_is_not_made():
     assert "5 seeds" in note
 
 
-def test_an_interval_ends_where_no_return_has_been():
+def test_an_interval_ends_at_a_return_that_several_seeds_reach():
     full = group("a", [500.0, 400.0, 500.0])
     ((row,), (alone,)) = (compare_groups([one]).rows for one in (full, group("b", [500.0, 400.0])))
-    assert row.interval == (400.0, 500.0)
-    assert alone.interval is None
     low, high = statistics.interval(np.array([500.0, 400.0, 500.0]))
-    assert low < 400
     assert high > 500
+    assert row.interval == (low, 500.0)
+    assert alone.interval is None
     wider = replace(full.runs[2].held_out, returns=np.array([300.0, 700.0]))
     seen = replace(full, runs=(*full.runs[:2], replace(full.runs[2], held_out=wider)))
     assert compare_groups([seen]).rows[0].interval[1] == pytest.approx(high)
+
+
+def test_an_interval_does_not_depend_on_other_groups():
+    low, high = group("low", [1.0, 2.0, 5.0]), group("high", [7.0, 8.0, 9.0])
+    ours = statistics.interval(np.array([1.0, 2.0, 5.0]))
+    for groups in ([low], [low, high]):
+        assert compare_groups(groups).rows[-1].interval == ours
+    assert held_out_score(low)[1] == ours
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ((1000, 1000), ""),
+        ((1000, 20_000), "different budgets, of 1,000 to 20,000 steps"),
+        ((None, 20_000), "of no limit to 20,000 steps"),
+    ],
+)
+def test_different_budgets_of_steps_are_noted(steps, said):
+    groups = []
+    for name, limit in zip("ab", steps, strict=True):
+        config = Config().model_copy(update={"early_stop": EarlyStopOptions(steps=limit)})
+        groups.append(replace(group(name, range(5)), config=config))
+    notes = compare_groups(groups).notes
+    assert [said in note for note in notes] == ([True] if said else [])
+
+
+def test_seeds_that_used_up_one_budget_of_steps_were_trained_for_equal_lengths():
+    runs = tuple(
+        replace(each, records=tuple(replace(record, steps=100 // n) for record in each.records))
+        for n, each in ((n, run(n, 1.0, generations=n)) for n in (2, 4))
+    )
+    config = Config().model_copy(update={"early_stop": EarlyStopOptions(steps=90)})
+    for limit, mixed in ((config, False), (Config(), True)):
+        assert ("means mix champions" in uneven_lengths([RunGroup("a", limit, runs)])) is mixed
+
+
+def test_runs_of_different_code_are_noted():
+    runs = [
+        replace(each, header=replace(each.header, manifest={"modules": {"task": digest, "same": "0"}}))
+        for each, digest in zip(group("a", range(2)).runs, "xy", strict=True)
+    ]
+    apart = [replace(group(name, [0.0]), runs=(each,)) for name, each in zip("ab", runs, strict=True)]
+    for groups in ([RunGroup("a", Config(), tuple(runs))], apart):
+        assert "CartPole-v1: the runs were made with different versions of task." in compare_groups(groups).notes
+
+
+def test_a_champion_that_was_evaluated_early_is_noted():
+    early = replace(run(1, 2.0, name="early"), complete=False)
+    (note,) = compare_groups([RunGroup("a", Config(), (run(0, 1.0), early))]).notes
+    assert note.startswith("Evaluated before the run was complete: early.h5 (2 generations). To complete: ")
 
 
 def test_the_interval_of_a_run_is_the_interval_of_its_held_out_returns():
@@ -390,7 +441,7 @@ def test_a_seed_without_a_score_is_not_tested():
         "CartPole-v1: a group is tested against the best only if each seed of both has a score.",
     )
     few = compare_groups([replace(worst, runs=(*worst.runs, failed)), group("b", range(7, 12)), group("c", [1.0])])
-    assert re.search(r"each seed of both has a score; too few seeds .* each group needs 5 seeds\.$", few.notes[1])
+    assert re.search(r"each seed of both has a score; too few seeds .* 5 seeds in each group ", few.notes[1])
 
 
 def test_a_group_without_scores_is_not_the_best():

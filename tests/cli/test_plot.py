@@ -218,9 +218,9 @@ def test_experiments_are_compared(call, absent, runs, tmp_path):
     for name in ("seeds", "95 % interval"):  # numbers end where their names do
         end = header.index(name) + len(name)
         assert all(row[end - 1].isdigit() and row[end : end + 1] in " " for row in rows), done.out
-    assert done.out.count("each group needs 4 seeds") == 1
+    assert done.out.count("4 seeds in each group are enough") == 1
     assert "No run was evaluated on held-out episodes, so training fitness is compared" in done.out
-    assert "(Student's t), cut to the range of all best fitness values\n" in done.out
+    assert "(Student's t), cut at an extreme that several seeds reach\n" in done.out
     shutil.copy(files[0], tmp_path / "copy.h5")
     again = call("plot", *files, "copy.h5", files[1], "--final", "-o", "again.svg")
     assert again.out.replace("again.svg", "final.svg") == done.out
