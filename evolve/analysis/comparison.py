@@ -590,14 +590,6 @@ def _held_out_mean(run: StoredRun, metric: str | None = None) -> float:
     return statistics.mean(returns) if metric is None else statistics.metrics_means(metrics, returns)[metric]
 
 
-def _held_out_values(run: StoredRun, metric: str | None = None) -> Float64:
-    """Return the values of which `_held_out_mean` is the mean."""
-    if run.held_out is None:
-        return np.empty(0)
-    returns = run.held_out.returns
-    return returns if metric is None else run.held_out.metrics[metric][np.isfinite(returns)].astype(np.float64)
-
-
 def _last_best(run: StoredRun) -> float:
     return float(run.records[-1].champion_fitness)
 
@@ -645,21 +637,32 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], metric: str 
     """
     scores = statistics.finite(np.array([score(run) for run in group.runs]))
     few = len(scores) < _FEWEST_SCORES
-    interval = None if few else statistics.interval(scores, *_bounds(group, metric))
+    # Fitness in training has no bounds: it need not be a mean of returns.
+    bounds = _bounds(group, metric) if any_evaluated(group.runs) else ()
+    interval = None if few else statistics.interval(scores, *bounds)
     return Comparison(group.label, sanitize(group.config.env.id), scores, len(group.runs) - len(scores), interval)
 
 
 def _bounds(group: RunGroup, metric: str | None) -> statistics.Interval:
-    """Return the smallest and the largest return, or value of a metric, in the held-out episodes of a group.
+    """Return the smallest and the largest return, or value of a metric, in all episodes of a group.
 
     A bound is infinite if only one seed reaches it. A value that several seeds reach is assumed to be a bound of the
     task, like 500 in CartPole-v1. No mean can be beyond a bound. Other groups do not count, so a group has the same
     interval beside any others.
     """
-    samples = [_held_out_values(run, metric) for run in group.runs]
-    known = [finite for finite in map(statistics.finite, samples) if finite.size]
-    lows, highs = [float(sample.min()) for sample in known], [float(sample.max()) for sample in known]
-    low, high = min(lows, default=-np.inf), max(highs, default=np.inf)
+    lows, highs = [], []
+    for run in group.runs:
+        played = [(record.returns, record.metrics) for record in run.records]
+        if run.held_out is not None:
+            played.append((run.held_out.returns, run.held_out.metrics))
+        if metric is None:
+            seen = [returns for returns, _ in played]
+        else:  # a failed episode has no values of metrics
+            seen = [metrics[metric][np.isfinite(returns)] for returns, metrics in played if metric in metrics]
+        known = [statistics.finite(values.astype(np.float64)) for values in seen]
+        lows.append(min((values.min(initial=np.inf) for values in known), default=np.inf))
+        highs.append(max((values.max(initial=-np.inf) for values in known), default=-np.inf))
+    low, high = min(lows), max(highs)
     return low if lows.count(low) > 1 else -np.inf, high if highs.count(high) > 1 else np.inf
 
 

@@ -32,7 +32,7 @@ from evolve.store import HeldOut, Record, StoredRun
 def run(seed, score, generations=2, name="a", digest=b"0"):
     """A complete run whose champion has a score."""
     fields = dict.fromkeys(Record.__dataclass_fields__) | {"champion_fitness": score}
-    fields["returns"] = np.full((1, 1), score)
+    fields |= {"returns": np.full((1, 1), score), "metrics": {}}
     records = tuple(Record(**fields | {"digest": digest + b"%d" % g}) for g in range(generations))
     held_out = HeldOut(np.array([score]), np.zeros(1, np.int64), np.zeros(1, np.float32), np.ones(1, np.bool_))
     return StoredRun(Path(f"{name}.h5"), store.Header("", {}, seed, "x"), True, records, {}, held_out, False)

@@ -63,6 +63,26 @@ def test_a_constant_quantity_has_no_panel_and_load_has_one_on_request(runs):
     assert both.axes[1].get_ylabel() == "steps/s"
 
 
+def test_curves_over_steps_compare_runs_at_equal_steps(runs):
+    """One seed has few long generations, the other has many short ones; each gains its number of steps."""
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    (run,) = group.runs
+    first = run.records[0]
+
+    def seed(number, generations, steps):
+        records = tuple(
+            replace(first, steps=steps, champion_fitness=float(steps * (g + 1))) for g in range(generations)
+        )
+        return replace(run, header=replace(run.header, seed=number), records=records)
+
+    both = replace(group, runs=(seed(1, 5, 1000), seed(2, 20, 250)))
+    drawn = figures.draw_curves([both], "steps").axes[0]
+    lines = [line.get_xydata() for line in drawn.lines if len(line.get_xydata()) > 5]
+    (best,) = [points for points in lines if (points[:, 0] == points[:, 1]).all()]
+    assert (best[0, 0], best[-1, 0], len(best)) == (1000, 5000, 17)
+    assert figures.draw_curves([both]).axes[0].lines[0].get_xdata()[-1] == 4  # over generations
+
+
 def test_a_damaged_file_whose_generations_took_no_time_is_drawn(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     (run,) = group.runs

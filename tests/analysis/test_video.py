@@ -113,6 +113,13 @@ def test_a_network_without_connections_is_not_shown(record):
     assert bare.network() is None
 
 
+def test_weights_without_effect_are_drawn_as_the_weights_that_the_network_has(record):
+    subject = subject_of(record("CartPole-v1", "-a", "binary-mask-mlp", "-d", 2))
+    genome = subject.chosen.genome
+    odd = Champion(np.full_like(genome.weights[0], -3.0), np.ones_like(genome.mask[0]), None)
+    assert set(network_of(odd, subject.experiment).acting.strength) == {1.0}
+
+
 @pytest.mark.parametrize("width", [640, 200])
 def test_a_long_text_about_the_episode_does_not_run_into_the_numbers(width):
     frame = np.zeros((100, width, 3), np.uint8)

@@ -27,7 +27,7 @@ LineStyle = dict[str, Any]
 Series = Callable[[StoredRun], Sequence[float]]
 """A function that returns the value of a quantity in each generation of a run."""
 Quartiles = tuple[Float64, Float64, Float64]
-"""Lower quartile, median and upper quartile, [G] each."""
+"""Lower quartile, median and upper quartile, [n] each."""
 
 AXES = {"generation": "generation", "steps": "environment steps", "time": "minutes"}
 """The possible x axes of curves, and their labels. `draw_curves` replaces "time" by "seconds" for short runs."""
@@ -61,19 +61,46 @@ class Facet:
         # A group without a name of its own has the name of the environment.
         return sanitize(f"{env}: {first.name}" if len(self.groups) == 1 and first.name != env else env)
 
-    def x(self, group: RunGroup) -> Float64:
-        """Return the x coordinate of each generation of a group, [G].
-
-        The coordinate is the generation's number, or the median of the steps, seconds or minutes up to its end.
-        """
+    def x_of_run(self, run: StoredRun) -> Float64:
+        """Return the x coordinate of each generation of a run: its number, or the steps, seconds or minutes so far."""
         if self.axis == "generation":
-            return np.arange(group.num_generations, dtype=np.float64)
+            return np.arange(run.num_generations, dtype=np.float64)
         divisor = 60 if self.axis == "time" else 1  # "time" is in minutes
         name = "steps" if self.axis == "steps" else "seconds"
-        # A row for each run, with a number for each generation.
-        rows = [[getattr(record, name) for record in run.records[: group.num_generations]] for run in group.runs]
         # A damaged run file may hold NaN, and an axis needs an end.
-        return np.median(np.cumsum(np.nan_to_num(rows), axis=1) / divisor, axis=0)
+        return np.cumsum(np.nan_to_num([getattr(record, name) for record in run.records])) / divisor
+
+    def x(self, group: RunGroup) -> Float64:
+        """Return the x coordinates [n] of the curves of a group: as many of its runs' coordinates as one run has.
+
+        Before the first generation of all runs has ended, and after the end of the shortest run, some run has no value.
+        """
+        every = [self.x_of_run(run) for run in group.runs]
+        if len(every) == 1:
+            return every[0]
+        begin, end = max(x[0] for x in every), min(x[-1] for x in every)
+        x = np.unique(np.concatenate(every))
+        x = x[(x >= begin) & (x <= end)]
+        if not len(x):  # one run has ended before another one has its first generation
+            return np.array([end])
+        return x[np.linspace(0, len(x) - 1, min(len(x), max(map(len, every)))).astype(np.int64)]
+
+    def quartiles(self, group: RunGroup, series: Series) -> Quartiles:
+        """Return the quartiles of a series over the runs of a group, at `x`; NaN if no run has a value.
+
+        Between two generations, a run's value is interpolated.
+        """
+        x = self.x(group)
+        if len(group.runs) == 1:
+            rows = drawable(np.array([series(group.runs[0])]))
+        else:
+            rows = drawable(np.array([np.interp(x, self.x_of_run(run), series(run)) for run in group.runs]))
+        low, middle, high = np.full((3, len(x)), np.nan)
+        # nanpercentile warns if no run has a value, so such coordinates are skipped.
+        known = ~np.isnan(rows).all(axis=0)
+        if known.any():
+            low[known], middle[known], high[known] = np.nanpercentile(rows[:, known], (25, 50, 75), axis=0)
+        return low, middle, high
 
 
 @style.styled
@@ -303,8 +330,8 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     seeds = len(group.runs)
     main = _fitness_series(group)
     dashed = _BEST if main == _MEAN else _MEAN
-    summary = _quartiles(group, _SERIES[main])
-    _, other, _ = _quartiles(group, _SERIES[dashed])
+    summary = facet.quartiles(group, _SERIES[main])
+    _, other, _ = facet.quartiles(group, _SERIES[dashed])
     labels = []
     # With several seeds the band is the spread of the seeds. A single seed has a band for its population.
     if seeds == 1:
@@ -335,8 +362,8 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
     (group,) = facet.groups
     line_style = facet.styles[group.name]
     x = facet.x(group)
-    best = _quartiles(group, generations.best_connections)
-    _, middle, _ = _quartiles(group, generations.median_connections)
+    best = facet.quartiles(group, generations.best_connections)
+    _, middle, _ = facet.quartiles(group, generations.median_connections)
     _band(panel, x, best, line_style, len(group.runs))
     _line(panel, x, middle, color=INK, lw=1.1, ls="--")
     return [
@@ -348,7 +375,7 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
 def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     """Draw one line for each group of an environment; return the labels of fitness lines."""
     series = [_fitness_series(group) if kind == "fitness" else kind for group in facet.groups]
-    summaries = [_quartiles(group, _SERIES[name]) for group, name in zip(facet.groups, series, strict=True)]
+    summaries = [facet.quartiles(group, _SERIES[name]) for group, name in zip(facet.groups, series, strict=True)]
     from_zero = kind in ("connections", "throughput")
     # Lines that cover one another alternate in dashes.
     dashes = style.alternating_dashes([middle for _, middle, _ in summaries], from_zero)
@@ -409,25 +436,30 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     has_triangles = False
     for group in facet.groups:
         x = facet.x(group)
-        # A search begins between two points of the curve.
-        middle = (x[1:] + x[:-1]) / 2
         # The first generation and the name of each search, in each run.
         found = [set(_searches(run, group.config)) for run in group.runs]
         named = set.intersection(*found) if len(facet.groups) == 1 else set()
+        # A search begins between two generations. If runs differ, the median run decides.
+        begun: dict[int, list[float]] = {}
+        for run, searches in zip(group.runs, found, strict=True):
+            own = facet.x_of_run(run)
+            for first in {first for first, _ in searches if first < len(own)}:
+                begun.setdefault(first, []).append(own[first - 1 : first + 1].mean())
+        places = {first: float(np.median(middles)) for first, middles in begun.items()}
         # Names have room if any two are `_NAME_INCHES` apart. The whole x axis takes `panel_inches`.
-        gaps = np.diff([middle[first - 1] for first, _ in sorted(named)])
+        gaps = np.diff([places[first] for first, _ in sorted(named)])
         panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
         have_room = (gaps * panel_inches >= _NAME_INCHES * (x[-1] - x[0])).all()
         if len(named) > _MOST_NAMED or not have_room:
             named = set()
         for first, kind in sorted(named):
-            panel.axvline(middle[first - 1], color=FAINT, lw=0.9, ls=":", zorder=1)
-            panel.text(middle[first - 1], 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
+            panel.axvline(places[first], color=FAINT, lw=0.9, ls=":", zorder=1)
+            panel.text(places[first], 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
         # The curve ends with the shortest run, and a longer run may begin searches after that.
-        others = {first for first, _ in set.union(*found) - named if first < len(x)}
+        others = {first for first, _ in set.union(*found) - named if first in places and places[first] <= x[-1]}
         for first in sorted(others):
             how = {"color": facet.styles[group.name]["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
-            panel.plot(middle[first - 1], 0.025, "^", **how)
+            panel.plot(places[first], 0.025, "^", **how)
             has_triangles = True
     if not has_triangles:
         return []
@@ -482,17 +514,6 @@ def _line(panel: Any, x: Float64, values: Float64, **line_style: Any) -> None:
     known = np.isfinite(np.pad(values, 1, constant_values=np.nan))
     alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
     panel.plot(x, values, marker="o" if len(alone) else "", markevery=alone.tolist(), ms=4, **line_style)
-
-
-def _quartiles(group: RunGroup, series: Series) -> Quartiles:
-    """Return the quartiles of a series over the runs of a group; NaN if no run has a value."""
-    rows = drawable(np.array([series(run)[: group.num_generations] for run in group.runs]))
-    low, middle, high = np.full((3, group.num_generations), np.nan)
-    # nanpercentile warns if a generation has no value at all, so such generations are skipped.
-    known = ~np.isnan(rows).all(axis=0)
-    if known.any():
-        low[known], middle[known], high[known] = np.nanpercentile(rows[:, known], (25, 50, 75), axis=0)
-    return low, middle, high
 
 
 _SERIES: dict[str, Series] = {

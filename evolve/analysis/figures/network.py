@@ -210,8 +210,11 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
     traces: [W], the strengths to draw instead.
     """
     network = experiment.network
-    acting = connections_of(network, champion.mask, champion.weights if traces is None else traces)
-    unpruned = connections_of(network, np.ones_like(champion.mask), champion.weights)
+    # Weights without effect may have any value, see `GenomeLayout`: all connections of binary-mask-mlp weigh 1.
+    has_weights = getattr(network, "evolves_weights", True)
+    weights = champion.weights if has_weights else np.ones_like(champion.weights)
+    acting = connections_of(network, champion.mask, weights if traces is None else traces)
+    unpruned = connections_of(network, np.ones_like(champion.mask), weights)
     shown = acting.strongest(len(acting) // 10) if len(acting) > _MOST_CONNECTIONS else acting
     observations, actions = network.observation_size, experiment.action_size
     inputs, names = environments.names(experiment.config.env.id, observations, actions, experiment.spaces)
