@@ -111,6 +111,10 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
     held_out = run.held_out
     if held_out is None:
         cure = f"Evaluate its champion first: python -m evolve.evaluate {shlex.quote(str(run.path))}"
+        try:
+            disk.check_unlocked(run.path)
+        except InputError:
+            cure = "Another process is writing the file: wait for its end, or evaluate and export a copy of the file."
         raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
     experiment = training.reload_policy(run)
     champion, normalizer = training.final_champion(experiment, run)

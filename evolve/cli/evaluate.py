@@ -88,7 +88,7 @@ def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeC
     if changes or not which.is_champion:
         return ": not stored in the run file"
     if is_protected(run.path):
-        return ": not stored in the run file, because it is a link to a read-only file"
+        return ": not stored in the run file, because it is read-only"
     # A new file is written beside the run file, and then takes its place, see `atomic_write`.
     if not os.access(without_links(run.path).parent, os.W_OK):
         return ": not stored in the run file, because its directory cannot be written"

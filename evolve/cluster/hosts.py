@@ -21,10 +21,11 @@ from evolve.cluster.watchdog import own_addresses
 from evolve.errors import InputError, pluralize
 
 # The variables by which launchers tell their processes the number of ranks, and the rank.
+_SRUN = "SLURM_STEP_NUM_TASKS"
 _LAUNCHERS = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
     ("PMI_SIZE", "PMI_RANK"),  # MPICH and Intel MPI
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun
+    (_SRUN, "SLURM_PROCID"),
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
 _FEW_STEPS = 100_000
@@ -56,17 +57,35 @@ class Launched(NamedTuple):
 def launched() -> Launched:
     """Return the size and the rank that the launcher announced; 1 and 0 without a launcher."""
     for size, rank in _LAUNCHERS:
-        if os.environ.get(size, "").isdigit():
+        if _announces(size):
             return Launched(int(os.environ[size]), int(os.environ.get(rank, "0")))
     return Launched(1, 0)
+
+
+def _announces(size: str) -> bool:
+    """Return whether a launcher has set the variable of the number of ranks in this process."""
+    if not os.environ.get(size, "").isdigit():
+        return False
+    # `srun -n 4 --pty bash` opens a shell in one of four tasks. The commands in this shell are no ranks, but they
+    # inherit the shell's variables. A rank that srun starts from this shell has no terminal of its own.
+    return size != _SRUN or "SLURM_PTY_PORT" not in os.environ or not _has_terminal()
+
+
+def _has_terminal() -> bool:
+    """Return whether this process has a controlling terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def started_by() -> str | None:
     """Return the command that started this process as a rank, such as "srun -n 4"; None without a launcher."""
     for size, _ in _LAUNCHERS:
         ranks = os.environ.get(size, "")
-        by_slurm = size.startswith("SLURM")
-        if ranks.isdigit() and not (by_slurm and int(ranks) == 1):  # SLURM's batch script is a step of one task
+        by_slurm = size == _SRUN
+        if _announces(size) and not (by_slurm and int(ranks) == 1):  # SLURM's batch script is a step of one task
             return f"{'srun' if by_slurm else 'mpirun'} -n {ranks}"
     return None
 

@@ -205,7 +205,8 @@ class OutputOptions(Options):
 
     text_sets = "directory"
     directory: str | None = None
-    """The directory of the run files, by default `runs/<environment>-<network>`."""
+    """The directory of the run files, by default `runs/<environment>-<network>`. It may begin with `~`, and have
+    environment variables such as `$SCRATCH`."""
     genomes: Literal["champions", "all"] = "champions"
     """The genomes to store: the "champions" of the generations (5 bytes per weight), or "all" candidates (P times as
     much), so that each of them can be replayed."""
@@ -335,9 +336,16 @@ class Config(Options):
         return self.model_copy(update={"env": self.env.changed(changes)} | evaluation)
 
     def directory(self) -> Path:
-        """Return the directory of this experiment's run files."""
-        default = f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}"
-        return Path(os.path.expanduser(self.output.directory or default))  # no shell expands "~" in a file or in Python
+        """Return the directory of this experiment's run files. Raises InputError if it names an unset variable."""
+        given = self.output.directory
+        if given is None:
+            return Path(f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}")
+        # No shell expands "~" and "$NAME" in a file or in Python.
+        expanded = os.path.expandvars(given)
+        if expanded == given and re.search(r"\$(\w|\{)", given):
+            expected = "a directory whose environment variables are set"
+            raise InputError("output.directory", expected, given, "Set the variable, or write the directory.")
+        return Path(os.path.expanduser(expanded))
 
 
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:

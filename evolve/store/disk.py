@@ -18,7 +18,7 @@ from typing import Any
 
 from evolve.errors import InputError, RunError, Setting, on_error
 
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
 _NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems that sync no directories
 
 
@@ -65,8 +65,7 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
 
     No process ever sees half a file: if the block fails, the partial file is removed, and `path` stays as it was. The
     partial file lies beside `path` and has its suffix, because libraries choose the format by the suffix. If `path` is
-    a symbolic link, it stays one, and its target is replaced. The permissions stay, too, but the owner may always
-    write.
+    a symbolic link, it stays one, and its target is replaced. The permissions stay, too. A read-only file is refused.
 
     is_locked: Whether this process holds the `Lock` of the file. Then the partial file has the same name in every
         process, and replaces the partial file of a killed process. Otherwise the name has the number of the process,
@@ -79,8 +78,7 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
         yield partial
         # A new file has no permissions to keep, and some shared folders refuse to set them.
         with contextlib.suppress(OSError):
-            # The owner may always write, even a file that was read-only.
-            partial.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IWUSR)
+            partial.chmod(stat.S_IMODE(path.stat().st_mode))
         # Nothing is synced here: a writer whose file must survive a crash of the machine syncs the partial file.
         partial.replace(path)
     finally:
@@ -112,16 +110,17 @@ def without_links(path: Path) -> Path:
 
 
 def is_protected(path: Path) -> bool:
-    """Return whether a path is a link to a read-only file, as in a store of DVC or git-annex.
+    """Return whether a path is a file that nobody may write, or a link to one.
 
-    Such a store names its files by their content, so they must never change.
+    Its owner wants to keep it. Stores of DVC and git-annex link to such files, and name them by their content, so they
+    must never change. The system would let the owner of the directory replace them.
     """
-    return path.is_symlink() and path.exists() and not path.stat().st_mode & 0o222
+    return path.exists() and not path.stat().st_mode & 0o222
 
 
 def _check_protected(path: Path) -> None:
     if is_protected(path):
-        raise PermissionError(errno.EACCES, "a link to a read-only file", str(path))
+        raise PermissionError(errno.EACCES, "a read-only file", str(path))
 
 
 def _partial(path: Path, owner: str) -> Path:
@@ -178,7 +177,7 @@ def check_unlocked(path: Path) -> None:
     """Raise InputError if this process or another one is writing a run file. Nothing is written."""
     # Without a lock file no process is writing. A lock file that this user may not open is ignored.
     with contextlib.suppress(OSError):
-        descriptor = os.open(_lock_of(path), os.O_RDWR)
+        descriptor = _open_lock(_lock_of(path), os.O_RDWR)
         # A lock that is taken here ends with its descriptor.
         try:
             _lock(path, descriptor)
@@ -189,6 +188,17 @@ def check_unlocked(path: Path) -> None:
 def _lock_of(path: Path) -> Path:
     path = without_links(path)  # several links to a file share one lock
     return path.with_name(f".{path.name}.lock")
+
+
+def _open_lock(lock: Path, flags: int) -> int:
+    """Open a lock file. Raises OSError if this user may not even read it."""
+    try:
+        return os.open(lock, flags, 0o666)  # less the umask
+    except PermissionError:
+        # A killed process of another user may have left it. It can be locked if it can be read.
+        with contextlib.suppress(OSError):
+            return os.open(lock, os.O_RDONLY)
+        raise
 
 
 def _lock(path: Path, descriptor: int) -> bool:
@@ -205,7 +215,7 @@ def _lock(path: Path, descriptor: int) -> bool:
     except BlockingIOError:
         raise _locked_error(path, descriptor) from None
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
         return False
     return True
@@ -275,16 +285,16 @@ class Lock:
         self._path = _lock_of(path)
         while not self._take(path):  # the last owner removed the lock file after this process had opened it
             os.close(self._descriptor)
-        # A killed process leaves its name behind.
-        os.ftruncate(self._descriptor, 0)
-        with contextlib.suppress(OSError):  # on a full disk the lock holds without the name of its owner
+        # On a full disk, or in the file of another user, the lock holds without the name of its owner.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)  # a killed process leaves its name behind
             os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
         _HELD.add(self._descriptor)
 
     def _take(self, path: Path) -> bool:
         """Open and lock the lock file of a run file; return whether it is still in its place."""
         # Without O_TRUNC, because the file has the name of its owner until the lock is taken.
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)  # less the umask
+        self._descriptor = _open_lock(self._path, os.O_RDWR | os.O_CREAT)
         with on_error(lambda: os.close(self._descriptor)):
             self.is_effective = _lock(path, self._descriptor)
             """Whether the lock is effective. Some file systems have no locks."""

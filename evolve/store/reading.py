@@ -4,6 +4,7 @@ import errno
 import fnmatch
 import io
 import json
+import logging
 import math
 import os
 import re
@@ -23,9 +24,10 @@ from evolve.genome import Genomes
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import check_shape
 from evolve.store import schema
-from evolve.store.disk import flush_before_reading
+from evolve.store.disk import NO_LOCKS, flush_before_reading
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRun
 
+_LOG = logging.getLogger("evolve")
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MAX_NAMES = 3  # in an error
 _ATTEMPTS = 3  # to read a file that a flush on another host may replace meanwhile
@@ -389,7 +391,8 @@ def run_files_in(path: Path) -> list[Path] | None:
     if not os.path.isdir(path):  # Path.is_dir would raise an error in a directory that cannot be searched
         return None
     # In Python 3.11 `rglob` raises an error if `stat` fails, as for a link to too long a name.
-    names = (Path(folder, name) for folder, _, files in os.walk(path) for name in fnmatch.filter(files, "seed-*.h5"))
+    walk = os.walk(path, onerror=lambda error: _LOG.warning("%s is left out: %s", error.filename, error.strerror))
+    names = (Path(folder, name) for folder, _, files in walk for name in fnmatch.filter(files, "seed-*.h5"))
     found = sorted(filter(os.path.isfile, names), key=by_numbers)
     if not found:
         got = "none in it or below it" if os.access(path, os.R_OK | os.X_OK) else "no permission to read it"
@@ -450,10 +453,20 @@ def open_file(path: Path, kind: str) -> Iterator[Reader]:
         yield reader
 
 
+def _opened_hdf5(source: Path | io.BytesIO) -> h5py.File:
+    try:
+        return h5py.File(source, "r")
+    except OSError as error:
+        # HDF5 locks the file, but some network file systems have no locks.
+        if not any(f"unable to lock file, errno = {number}," in str(error) for number in NO_LOCKS):
+            raise
+        return h5py.File(source, "r", locking=False)
+
+
 @contextmanager
 def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Reader]:
     try:
-        with h5py.File(source, "r") as file:
+        with _opened_hdf5(source) as file:
             yield Reader(file)
     except PermissionError:
         raise InputError(argument, f"a readable {kind}", "a file that this user must not read") from None

@@ -345,8 +345,12 @@ def reopen(path: Path) -> RunFile:
     try:
         lock = Lock(path)
     except OSError as error:
-        expected = "a run file in a directory that can be written"
-        raise InputError(str(path), expected, error.strerror or error, "Copy it to such a directory.") from None
+        got = f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+        expected, cure = (
+            "a run file and a directory that can be written",
+            "Change the permissions, or copy the run file.",
+        )
+        raise InputError(str(path), expected, got, cure) from None
     with on_error(lock.release):
         run = read(path)
     file = RunFile(path, run.header, run.num_generations, run.steps, run.checkpoint, lock=lock, complete=run.complete,

@@ -1,8 +1,10 @@
 """A start that ends: missing ranks are named, no rank waits for longer than the limit, and all are introduced."""
 
+import contextlib
 import ctypes
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -12,7 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import LONG
+from conftest import LONG, environment
 
 from evolve.cluster import Transport, start, transport
 from evolve.cluster.cores import set_share, share_of_cores
@@ -286,3 +288,29 @@ def test_a_launcher_that_stays_is_killed_with_its_ranks(tmp_path, waits):
 def test_a_parent_that_is_no_launcher_is_not_killed(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
     transport.kill_launcher_later()
+
+
+COUNT = """
+from evolve.cluster.hosts import launched, started_by
+print(launched().size, started_by())
+"""
+
+
+def test_commands_in_the_interactive_shell_of_srun_are_no_ranks():
+    """`srun -n 4 --pty bash` gives the shell a terminal of its own, and the variables of one task of four."""
+    told = environment() | {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0", "SLURM_PTY_PORT": "12345"}
+    pid, terminal = pty.fork()
+    if pid == 0:  # the child has the terminal, as the shell has
+        os.execve(sys.executable, [sys.executable, "-c", COUNT], told)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal ends with the child
+        while part := os.read(terminal, 1000):
+            shown += part
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert shown.split() == [b"1", b"None"]
+    # A rank that srun starts from this shell inherits the variables, but has no terminal.
+    ranks = subprocess.run(
+        [sys.executable, "-c", COUNT], env=told, capture_output=True, check=True, start_new_session=True
+    )
+    assert ranks.stdout.split() == [b"4", b"srun", b"-n", b"4"]

@@ -394,3 +394,17 @@ def test_options_of_another_package_may_be_tuples():
     assert parse(Sizes, Sizes().model_dump(mode="json"), "network") == Sizes()
     with pytest.raises(InputError, match=r"^network\.hidden: expected a list, such as \[1, 4\], got 'a'"):
         parse(Sizes, {"hidden": "a"}, "network")
+
+
+def test_the_directory_of_run_files_may_have_environment_variables(monkeypatch):
+    monkeypatch.setenv("SCRATCH", "/scratch/ann")
+    monkeypatch.delenv("NOWHERE", raising=False)
+    for written, expected in (
+        ("$SCRATCH/runs", "/scratch/ann/runs"),
+        ("${SCRATCH}/a", "/scratch/ann/a"),
+        ("price-5$", "price-5$"),
+    ):
+        assert str(parse(Config, {"output": written}).directory()) == expected
+    for written in ("$NOWHERE/runs", "${NOWHERE}/runs"):
+        with pytest.raises(InputError, match=r"^output\.directory: expected a directory whose environment variables"):
+            parse(Config, {"output": written}).directory()

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import h5py
 import pytest
 import warm
 from conftest import environment, finished, make_runs, wait_for
@@ -123,7 +124,7 @@ def test_a_read_only_disk(call, tmp_path):
         call("run", *RUN, "-g", 1, "-o", tmp_path / "disk").ok()
         before = store.path_of(tmp_path / "disk", 0).read_bytes()
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)
-        kept = "disk/seed-0.h5: expected a run file in a directory that can be written, got Read-only file system."
+        kept = "disk/seed-0.h5: expected a run file and a directory that can be written, got Read-only file system "
         for words in (("--resume",), ("--overwrite",)):
             call("run", *RUN, "-g", 2, "-o", "disk", *words).refused(kept)
         call("run", *RUN, "-o", "disk/new").refused("that can be written, got disk/new (Read-only file system).")
@@ -136,24 +137,82 @@ def test_a_read_only_disk(call, tmp_path):
         subprocess.run(["umount", "--lazy", str(tmp_path / "disk")], check=True)
 
 
-def test_a_link_to_a_read_only_file_protects_it(call, tmp_path):
-    """DVC and git-annex link to stores that name files by their content."""
+def test_a_file_system_without_locks_for_hdf5(tmp_path, monkeypatch):
+    """HDF5 locks what it reads, and NFS without lockd refuses that."""
+    path = store.path_of(tmp_path, 0)
+    store.create(path, store.Header("", {}, 0, "x")).close()
+    real = h5py.File
+
+    def refuse(source, mode, locking=True):
+        if locking:
+            raise OSError(f"Unable to synchronously open file (unable to lock file, errno = {errno.ENOLCK}, error …)")
+        return real(source, mode, locking=False)
+
+    monkeypatch.setattr(h5py, "File", refuse)
+    assert store.read(path).num_generations == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.parametrize(("mode", "is_taken"), [(0o644, True), (0o600, False)])
+def test_the_lock_that_another_user_left_behind(tmp_path, mode, is_taken):
+    """A killed process leaves its lock file, and others in the group may write the directory but not this file."""
+    path = store.path_of(tmp_path, 0)
+    store.create(path, store.Header("", {}, 0, "x")).close()
+    lock = path.with_name(f".{path.name}.lock")
+    lock.write_text("process 1 on elsewhere")
+    lock.chmod(mode)
+    for shared in (tmp_path, path):
+        shared.chmod(0o777)
+    text = f"""
+import os
+from pathlib import Path
+from evolve.store import writing
+os.setuid(12345)
+writing.reopen(Path({str(path)!r})).close()
+"""
+    for parent in tmp_path.parents:  # pytest's directories are private
+        if parent.owner() == "root" and parent.stat().st_mode & 0o077 == 0:
+            parent.chmod(0o755)
+    done = finished([sys.executable, "-c", text], tmp_path)
+    if is_taken:
+        assert (done.code, lock.exists()) == (0, False), done.err
+    else:
+        assert f"got Permission denied ({lock}). Change the permissions" in done.err
+
+
+def test_a_directory_that_may_not_be_read_is_named(tmp_path, monkeypatch, caplog):
+    store.create(store.path_of(tmp_path / "open", 0), store.Header("", {}, 0, "x")).close()
+    error = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "closed"))
+    walk = os.walk
+
+    def with_error(path, onerror):
+        onerror(error)
+        return walk(path)
+
+    monkeypatch.setattr(os, "walk", with_error)
+    assert len(store.run_files([tmp_path])) == 1
+    assert f"{tmp_path / 'closed'} is left out: Permission denied" in caplog.text
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_a_read_only_file_is_never_replaced(call, tmp_path, is_link):
+    """Its owner wants to keep it. DVC and git-annex link to stores that name files by their content."""
     path = store.path_of(tmp_path / "out", 0)
     call("run", *RUN, "-g", 1, "-o", "out").ok()
-    path.rename(tmp_path / "object")
-    (tmp_path / "object").chmod(0o444)
-    path.symlink_to(tmp_path / "object")
-    before = (tmp_path / "object").read_bytes()
+    (path if not is_link else path.rename(tmp_path / "object")).chmod(0o444)
+    if is_link:
+        path.symlink_to(tmp_path / "object")
+    before = path.read_bytes()
     for words in (("--resume",), ("--overwrite",)):
-        call("run", *RUN, "-g", 2, "-o", "out", *words).refused("got a link to a read-only file. Copy it to")
+        call("run", *RUN, "-g", 2, "-o", "out", *words).refused(r"a read-only file")
     done = call("evaluate", path, "--episodes", 2).ok()
-    assert "not stored in the run file, because it is a link to a read-only file" in done.out
+    assert "not stored in the run file, because it is read-only" in done.out
     assert "already complete" in call("run", *RUN, "-g", 1, "-o", "out", "--resume").ok().out
     (tmp_path / "other").touch(0o444)
     (tmp_path / "a.json").symlink_to("other")
-    call("export", path, "-o", tmp_path / "a.json").refused("cannot be written: a link to a read-only file.")
-    assert (tmp_path / "object").read_bytes() == before
-    assert path.is_symlink()
+    call("export", path, "-o", tmp_path / "a.json").refused("cannot be written: a read-only file.")
+    assert path.read_bytes() == before
+    assert path.is_symlink() is is_link
     call("verify", path).ok()
 
 
