@@ -299,8 +299,10 @@ def _open_streams() -> None:
         if stream is None:  # closed before this process began
             # The stream has no context manager, because it stays open until the process ends.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
-        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")  # a name that cannot be encoded must not end a command
+        # A name that cannot be encoded must not end a command. In the locale C, Python has the handler
+        # "surrogateescape", which encodes no letter beyond ASCII.
+        elif isinstance(stream, io.TextIOWrapper) and (stream.errors == "strict" or stream.encoding == "ascii"):
+            stream.reconfigure(errors="backslashreplace")
     # Ctrl-C in `evolve run … 2>&1 | tee log` also ends tee, and must still stop the ranks.
     sys.stderr = BestEffortStream(sys.stderr)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from evolve import environments, store
+from evolve import environments, store, strategies
 from evolve.analysis import progress, statistics
 from evolve.analysis.champion import Elite, champion_of, elites_of, members_of_front
 from evolve.analysis.comparison import mask_unit
@@ -66,7 +66,9 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
             lines["validation"] = f"best mean {highest}, {last} in the last of {len(stored.validations):,}"
         for name, values in _genomes(stored).items():
             count = int(np.count_nonzero(~np.isnan(values)))
-            lines[name] = f"{pluralize(count, 'genome')}, listed by --genomes"
+            # Only the lists of the built-in strategies are known.
+            listed = "" if strategies.is_added(config_of(stored).strategy) else ", listed by --genomes"
+            lines[name] = f"{pluralize(count, 'genome')}{listed}"
     champion, found = champion_of(stored), stored.held_out
     lines["work"] = f"{stored.steps:,} environment steps in {statistics.duration(stored.seconds)}"
     lines[unit] = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}"

@@ -259,7 +259,7 @@ def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, pop
                 return result if check is None else check(result, *given, **named)
 
         # An attribute of the instance hides the method of the class, so calls inside the strategy are checked, too.
-        setattr(strategy, name, call)
+        object.__setattr__(strategy, name, call)  # the strategy may be a frozen data class
 
     # The strategy itself may call its methods with keywords, so the parameters have the names of `Strategy`.
     def asked(genomes: Any, state: Any, generation: int, candidates: Any = None) -> Genomes:
@@ -273,7 +273,9 @@ def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, pop
     guard("champion", lambda genomes, state: check_genomes(genomes, 1, W))
     guard("to_arrays", stored)
     # Only the exceptions of these methods are caught here.
-    for name in ("start", "tell", "sums", "measures", "outcome"):
+    for name in ("start", "tell", "sums", "measures", "outcome", "survivors"):
+        guard(name)
+    for name in ("select", "origin", "champion_generation"):
         guard(name)
     return strategy
 

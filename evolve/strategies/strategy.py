@@ -223,7 +223,7 @@ class Strategy(Generic[State]):
 
         Args:
             connections: Select the best genome on a front with at most this number of connections that can act.
-            cell: Select the elite of this cell of an archive.
+            cell: Select the elite of this cell of an archive. A strategy with elites also overrides `origin`.
 
         Raises:
             InputError: The strategy keeps no front, no archive, or no such genome.
@@ -238,7 +238,7 @@ class Strategy(Generic[State]):
         Raises InputError if the strategy keeps no archive, or the cell is empty.
         """
         self.select(state, cell=cell)  # raises InputError without an archive
-        raise NotImplementedError
+        raise InputError("cell", "a strategy that knows the generation of its elites (its method `origin`)", cell)
 
     def distribution(self, state: State) -> tuple[Float64, Float64]:
         """Return the mean and the standard deviation of each weight, both [W]. Pruned weights may have any values.

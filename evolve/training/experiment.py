@@ -11,6 +11,7 @@ from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import share_of_cores, usable_memory
 from evolve.config import MOST_SLOTS, Config, RacingOptions, nearest, observation_index, parse, read_table
+from evolve.config.registry import UnknownOptions
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
 from evolve.networks.network import SlotArrays
@@ -216,9 +217,13 @@ def _check_observed(config: Config, observation_size: int) -> None:
 
 
 def _with_options(config: Config) -> Config:
-    """Return a configuration with all options of its network and strategy. Raises InputError."""
-    options = {"network": NETWORKS.parse(config.network), "strategy": STRATEGIES.parse(config.strategy)}
-    return config.model_copy(update=options)
+    """Return a configuration with all options of its network and strategy. Raises InputError.
+
+    A champion plays without its strategy, so the package of an added strategy may be missing. Then
+    `Experiment.strategy` raises the error.
+    """
+    strategy = STRATEGIES.parse(config.strategy, lenient=strategies.is_added(config.strategy))
+    return config.model_copy(update={"network": NETWORKS.parse(config.network), "strategy": strategy})
 
 
 def prepare_policy(config: Config, spaces: environments.Spaces) -> Experiment:
@@ -229,7 +234,7 @@ def prepare_policy(config: Config, spaces: environments.Spaces) -> Experiment:
         spaces: The spaces of its environment.
 
     Raises:
-        InputError: The network or the strategy is not installed.
+        InputError: The network is not installed.
     """
     complete = _with_options(config)
     codec = environments.Codec(complete.env, spaces)
@@ -284,7 +289,10 @@ def _check_size(config: Config, network: Network) -> None:
         slots = min(slots, num_threads(config) * environments.slots_per_call(environments.exact_task(config.env)))
     # An estimate: 32 bytes for the results of an episode, and 4 bytes for each float32 number of a slot.
     episode_bytes = 32 * num_episodes + 4 * slots * network.slot_size
-    needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episode_bytes
+    # The options of a strategy that is missing here are unknown, and it needs no memory.
+    is_missing = isinstance(config.strategy.options, UnknownOptions)
+    genome_bytes = 0 if is_missing else strategies.bytes_per_weight(config.strategy, network, P) * W
+    needed = genome_bytes + episode_bytes
     if needed > available:
         # Name what does not fit: the episodes alone, or the slots beside the rest, or else the genomes.
         sizes = f"{num_episodes:,} episodes"
@@ -326,6 +334,9 @@ def validate_new_run(experiment: Experiment) -> None:
 
 def _check_measures(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
     """Raise InputError if a strategy selects by a metric that `env.metrics` does not name."""
+    # A strategy of another package may compute measures of its own from the genomes.
+    if strategies.is_added(experiment.config.strategy):
+        return
     metrics = experiment.config.env.metrics
     for name in strategy.measured:
         if name not in (*GENOME_MEASURES, *metrics):

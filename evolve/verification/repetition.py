@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evolve import training
+from evolve import strategies, training
 from evolve.cluster import Coordinator, Transport
 from evolve.config import EarlyStopOptions, names_function
 from evolve.errors import EpisodeError, EvolveError, InputError, Setting, Stopped, exception_line, pluralize
@@ -31,6 +31,7 @@ from evolve.verification.verdict import HERE, Side, Verdict, manifest_texts
 _GENERATIONS_AT_ONCE = 200  # limits the memory for the results of their episodes
 _CONTRADICTIONS = {
     "init": "its genomes are not the initial genomes of the seed",
+    "added": "its genomes are not those that the strategy asks for here",
     "log": "a fingerprint of its genomes does not follow from the seed",
     "weights": "the champion's genome contradicts its fingerprint",
     "traces": "the champion's traces contradict its episodes",
@@ -235,10 +236,15 @@ class RunRepetition(_Repetition):
             same = playing.initial_fingerprints(self.run, self.experiment) == record.genome_fingerprints
             # If most initial genomes differ, the run has another seed. If a few differ, the log was changed.
             if 2 * np.count_nonzero(same) < len(same):
-                return "init"
+                return self._kind_of_initial
         if fingerprint != int(record.genome_fingerprints[record.champion_candidate]):
             return "weights"
         return None if same is None or same.all() else "log"
+
+    @property
+    def _kind_of_initial(self) -> str:
+        """The kind of a difference in the genomes of generation 0: the code of another package may have changed."""
+        return "added" if strategies.is_added(self.experiment.config.strategy) else "init"
 
     def _champion_difference(self, generation: int, log: CandidateLog, kind: str | None) -> Verdict | None:
         """Return the difference of a champion's log in the file and its log here; None if they are equal.
@@ -264,7 +270,7 @@ class RunRepetition(_Repetition):
             return None
         kind = kind or "log"
         # If other genomes of the generation are wrong, but not the champion's, the verdict names no candidate.
-        found = None if error is None and kind in ("init", "log") else candidate
+        found = None if error is None and kind in ("init", "added", "log") else candidate
         summary = f"generation {generation}: {error or _CONTRADICTIONS[kind]}"
         return self._verdict(FirstDifference(kind, summary, generation, found))
 
@@ -320,7 +326,7 @@ class RunRepetition(_Repetition):
         # Only an episode can be played again for a diagnosis.
         if (key := difference.key) is None:
             if difference.what == "genome" and difference.generation == 0:
-                difference = replace(difference, what="init")
+                difference = replace(difference, what=self._kind_of_initial)
             kind = logs.refine(difference.what, difference.generation, self._manifests)
             cause, why = explain(kind, None, self.run.header.seed)
             return replace(self._verdict(difference), cause=cause, why=why)
