@@ -49,9 +49,10 @@ class Watchdog:
 
     Native code delays the exception. If `patience(limit)` seconds pass, the watchdog prints a traceback. Outside the
     main thread it does nothing. Between the first `pat` and `disarm` it uses the process's SIGALRM, its interval timer
-    and the timer of `faulthandler`; `disarm` restores the handler and the rest of the interval timer. As a context
-    manager it pats at the beginning and disarms at the end. It handles SIGTSTP (Ctrl-Z, SLURM), unless the program
-    handles or ignores this signal: after the suspension it counts from 0 again.
+    and the timer of `faulthandler`. An alarm that the program has set before still comes in time; `disarm` restores its
+    handler and the rest of its time. As a context manager it pats at the beginning and disarms at the end. It handles
+    SIGTSTP (Ctrl-Z, SLURM), unless the program handles or ignores this signal: after the suspension it counts from 0
+    again.
 
     Args:
         limit: In seconds.
@@ -64,14 +65,15 @@ class Watchdog:
         self._fatal = fatal
         self._grace = max(1.0, limit / 10)  # seconds between alarms, after the first
         self._every = min(0.1, limit / 20)  # seconds within which further calls of `pat` do nothing
-        # The times (`time.monotonic`) of the first `pat`, of the last `pat`, and of the last `_delay_traceback`.
-        self._begun_at = self._patted_at = self._delayed_at = -math.inf
+        # The times (`time.monotonic`) of the last `pat` and of the last `_delay_traceback`.
+        self._patted_at = self._delayed_at = -math.inf
         self._warned = False  # whether the first of two alarms has rung
         self._raised = 0  # how often EpisodeTimeout was raised since the last `pat`
         self._paused = False
         self._handles_suspension = False
         self._hurries = False  # whether alarms come after `SOON` seconds and raise Interrupted
-        self._earlier_timer = (0.0, 0.0)
+        # The time at which the alarm of the program is due, and the seconds between its later alarms.
+        self._due, self._interval = math.inf, 0.0
 
     def pat(self) -> None:
         """Reset the watchdog, because the watched code makes progress. It costs little, so it may be called often."""
@@ -100,11 +102,9 @@ class Watchdog:
         signal.signal(signal.SIGALRM, self._earlier_handler)
         if self._handles_suspension:
             signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        left, interval = self._earlier_timer
-        if left:
-            passed = time.monotonic() - self._begun_at
-            # The earlier timer may be due already. A time of 0 s would switch the timer off.
-            signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
+        if self._due < math.inf:
+            # The alarm may be due already. A time of 0 s would switch the timer off.
+            signal.setitimer(signal.ITIMER_REAL, max(self._due - time.monotonic(), 1e-3), self._interval)
         self._patted_at = self._delayed_at = -math.inf
         if _WATCHING:  # a process has only one timer of tracebacks: give it back to the outer watchdog
             _WATCHING[-1]._delay_traceback(time.monotonic())
@@ -133,12 +133,16 @@ class Watchdog:
         self.disarm()
 
     def _begin(self, now: float) -> None:
-        self._begun_at = now
         self._hurries = False
+        is_outer = not _WATCHING
         _WATCHING.append(self)
         earlier = signal.signal(signal.SIGALRM, self._interrupt)
         self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
-        self._earlier_timer = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+        left, self._interval = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+        self._due = now + left if left else math.inf
+        # The alarm of an outer watchdog waits.
+        self._rings_for_program = is_outer and left > 0
+        self._set_alarm()
         # If the program handles or ignores SIGTSTP itself, leave that as it is.
         self._handles_suspension = signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
         if self._handles_suspension:
@@ -154,7 +158,22 @@ class Watchdog:
         self._delay_traceback(time.monotonic())
 
     def _set_alarm(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, SOON if self._hurries else self._limit, self._grace)
+        seconds = SOON if self._hurries else self._limit
+        if self._rings_for_program:
+            # A little later, because an alarm that rings before `_due` would count as the watchdog's own.
+            seconds = min(seconds, max(self._due - time.monotonic(), 0.0) + 1e-3)
+        signal.setitimer(signal.ITIMER_REAL, seconds, self._grace)
+
+    def _ring_for_program(self, number: int, frame: FrameType | None) -> None:
+        """Act as the signal of the program's own alarm, whose handler may raise an exception."""
+        self._due = time.monotonic() + self._interval if self._interval else math.inf
+        self._rings_for_program = self._interval > 0
+        self._set_alarm()
+        if callable(self._earlier_handler):
+            self._earlier_handler(number, frame)
+        elif self._earlier_handler == signal.SIG_DFL:  # it ends the process
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
     def _delay_traceback(self, now: float) -> None:
         """Start the timer of the traceback anew, in the thread of `faulthandler`."""
@@ -163,8 +182,11 @@ class Watchdog:
         if descriptor is not None:
             faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)
 
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """Interrupt at the second alarm: the first one may come after SIGSTOP, which `_suspend` cannot handle."""
+        if self._rings_for_program and time.monotonic() >= self._due:
+            self._ring_for_program(number, frame)
+            return
         if self._paused:
             # The alarm rings at intervals during the pause. Each time it puts the traceback off.
             self._delay_traceback(time.monotonic())
