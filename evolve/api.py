@@ -31,7 +31,7 @@ from evolve.analysis.tensorboard import live_log
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
 from evolve.config import Config, assignments
-from evolve.errors import InputError, check_path, pluralize
+from evolve.errors import EpisodeError, InputError, check_path, pluralize
 from evolve.training import Experiment
 from evolve.training.experiment import PlannedRun, load_config, prepare
 from evolve.training.fitness import check_not_importing
@@ -317,7 +317,7 @@ def sweep(
 
     Raises:
         InputError: A setting is wrong, or a run file contradicts its experiment, checked before the first run begins.
-        EpisodeError: An episode failed.
+        EpisodeError: An episode failed. The other runs were evolved before; the error is the first one.
         RunError: A rank cannot go on.
     """
     check_not_importing()
@@ -338,13 +338,19 @@ def sweep(
     # Rank 0 makes the list, and all ranks receive it, because `train` must be called on all ranks with the same run.
     planned = json.loads(script_ranks().call(check))
     runs: list[Run] = []
-    for _, text, seed in planned:
+    failed: list[EpisodeError] = []
+    for place, (_, text, seed) in enumerate(planned, 1):
         config = load_config(text)
         if progress and all_ranks().rank == 0:
             path = store.path_of(config.directory(), seed)
-            print(heading(path, len(runs) + 1, len(planned)), end="", file=sys.stderr, flush=True)
+            print(heading(path, place, len(planned)), end="", file=sys.stderr, flush=True)
         train_one = partial(train, config, seed=seed, resume=resumes, overwrite=overwrite)
-        runs.append(train_one(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
+        try:
+            runs.append(train_one(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
+        except EpisodeError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
     return Sweep(runs, [values for values, *_ in planned])
 
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import finished, launcher
 
 import evolve
-from evolve import environments
+from evolve import environments, store
 from evolve.errors import InputError
 
 SMALL = {"generations": 2, "population": 6, "episodes": 1, "held_out_episodes": 2}
@@ -181,3 +181,12 @@ def test_a_callback_stops_a_run_and_the_next_one_begins(tmp_path):
     assert found.table()["generations"] == [1, 1]
     assert np.isnan(found.table()["held_out_mean"]).all()
     assert "0.1|none|" in "|".join(ElementTree.fromstring(found._repr_html_()).itertext())
+
+
+def test_a_failed_run_does_not_end_a_sweep(tmp_path):
+    env = {"id": "toys:Faulty-v0"}
+    small = SMALL | {"held_out_episodes": 0, "compute": {"check": False}, "env": env}
+    grid = {"env.kwargs.share": [0.0, 1.0, 1e-9]}
+    with pytest.raises(evolve.EpisodeError, match="the motor burnt out"):
+        evolve.sweep(grid, **small, output=tmp_path)
+    assert [store.read(path).complete for path in sorted(tmp_path.glob("*/*.h5"))] == [True, False, True]

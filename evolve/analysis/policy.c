@@ -1,6 +1,6 @@
 /* $title
  *
- * void policy_reset(void)                                    starts an episode: clears the memory of the last one
+ * void policy_reset(void)                                    starts an episode: loads the weights, clears the memory
  * void policy_step(const float *observation, float *output)  advances the network by one step
  *
  * observation: POLICY_OBSERVATIONS numbers, flattened as in training, discrete values one-hot.
@@ -23,12 +23,17 @@ $spaces
 $headers
 $arrays
 
+static int is_loaded;
+
 void policy_reset(void)
 {
 $reset
+    is_loaded = 1;
 }
 
 void policy_step(const float *observation, float *output)
 {
+    if (!is_loaded)
+        policy_reset();
 $normalization    evolve_$kernel(&net, $seen, output, 1);
 }

@@ -373,7 +373,7 @@ def _launch_here(command: Command) -> int:
     except InputError as error:
         return _refuse(command.name, error)
     except RunError as error:  # rank 0 was lost, and MPI_Finalize might wait for it forever
-        _print_error(command.name, error)
+        print_error(command.name, error)
         os._exit(error.exit_code)
     faulthandler.enable()  # after MPI: its own handler prints no Python stack
     try:
@@ -389,7 +389,7 @@ def _launch_here(command: Command) -> int:
         if not isinstance(error, EvolveError):
             traceback.print_exc()
         elif transport.rank == min(set(range(transport.size)) - transport.gone):
-            _print_error(command.name, error)  # rank 0 has died, and this is the lowest rank left
+            print_error(command.name, error)  # rank 0 has died, and this is the lowest rank left
         else:
             transport.leave(1)  # a launcher may hang, or lose the exit code, if two ranks ask it to abort
         transport.abort(1)
@@ -400,7 +400,7 @@ def _refuse(name: str, error: EvolveError) -> int:
     """Print an error before there is a transport, on rank 0; return the exit code."""
     if cluster.launched().rank != 0:
         return 0  # a launcher ends the job at the first failure, which must not come before rank 0's message
-    _print_error(name, error)
+    print_error(name, error)
     return mpirun.hand_over(error.exit_code)
 
 
@@ -447,10 +447,10 @@ def _guarded(command: Command, app: App) -> int:
         sys.stdout.flush()
         return code
     except EvolveError as error:
-        _print_error(name, error)
+        print_error(name, error)
         return error.exit_code
     except Interrupted:
-        _print_error(name, Stopped(f"stopped by {app.stop.reason()}, as an environment did not answer"))
+        print_error(name, Stopped(f"stopped by {app.stop.reason()}, as an environment did not answer"))
         return Stopped.exit_code
     except BrokenPipeError:  # the reader of stdout has gone: stay silent, even at exit
         discard(sys.stdout)
@@ -461,13 +461,14 @@ def _guarded(command: Command, app: App) -> int:
             print(f"evolve.{name}: the output cannot be written ({error}).", file=sys.stderr)
         elif isinstance(error, KeyboardInterrupt) and app.stop.signal is None:
             message = f"code that evolve called raised KeyboardInterrupt:\n{describe(error).rstrip()}"
-            _print_error(name, RunError(message))
+            print_error(name, RunError(message))
         else:
             traceback.print_exc()
         return 1
 
 
-def _print_error(name: str, error: EvolveError) -> None:
+def print_error(name: str, error: EvolveError) -> None:
+    """Print an error on stderr. Options of the command take the place of settings. name: the command."""
     message = f"evolve.{name}: {error.worded(lambda setting: spelled(setting, name))}"
     print(message.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
 

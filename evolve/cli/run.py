@@ -18,7 +18,7 @@ import numpy as np
 from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock, heading, why_early
-from evolve.cli.app import App, BestEffortStream, launch, say
+from evolve.cli.app import App, BestEffortStream, launch, print_error, say
 from evolve.cli.parser import Parser, command_line, file_argument, how_to_resume, steps_after
 from evolve.cluster import mpirun
 from evolve.cluster.hosts import Work, count_workers
@@ -364,6 +364,7 @@ def _evolve(
     """
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
+    failed = []
     for number, run in enumerate(runs, 1):
         # `number` counts from 1, so `runs[number:]` are the later runs.
         still_to_replace = [later for later in runs[number:] if later.path in replaced]
@@ -388,19 +389,33 @@ def _evolve(
                 run.seed, file.num_generations, generations, steps=steps, clock=clock, validations=file.validations
             )
             live_log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
-            with _explained(file, command), reporter, live_log as log:
-                coordinator.progress = reporter.update
-                for record in iterate(run.experiment, coordinator, file):
-                    app.stop.stop_message = kept
-                    reporter(record)
-                    log(file.num_generations - 1, record)
-                    if after_generation is not None:
-                        after_generation()
+            try:
+                with _explained(file, command), reporter, live_log as log:
+                    coordinator.progress = reporter.update
+                    for record in iterate(run.experiment, coordinator, file):
+                        app.stop.stop_message = kept
+                        reporter(record)
+                        log(file.num_generations - 1, record)
+                        if after_generation is not None:
+                            after_generation()
+            except _FailedRunError as error:
+                if len(runs) == 1:
+                    raise
+                print_error("run", error)
+                failed.append(str(run.path))
+                app.stop.stop_message = ""
+                continue
             print(_summary(file, run.experiment.config), flush=True)
             # A failed episode has the return NaN. If each candidate has one, no fitness is a number.
             if math.isnan(file.best[0]):
                 _say(_failure_warning(file))
             app.stop.stop_message = ""
+    if failed:
+        raise RunError(f"{len(failed)} of {len(runs)} runs failed, see above: {statistics.listed(failed)}")
+
+
+class _FailedRunError(RunError):
+    """An episode failed, so this run cannot go on. Other runs can."""
 
 
 def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
@@ -424,7 +439,7 @@ def _explained(file: store.RunFile, command: str) -> Iterator[None]:
         raise type(why)(f"{why}: {resume.generations_on_disk(file)}{cure}") from None
     except EpisodeError as error:
         cures = resume.after_failure(file, error)
-        raise RunError(error, *cures, f"\n{resume.generations_on_disk(file)}.") from None
+        raise _FailedRunError(error, *cures, f"\n{resume.generations_on_disk(file)}.") from None
     except RunError as error:
         raise RunError(error, f"\n{resume.generations_on_disk(file)}.") from None
     except InputError as error:  # code of the user failed: a strategy, or a fitness

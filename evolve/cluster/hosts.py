@@ -67,17 +67,17 @@ def _announces(size: str) -> bool:
     if not os.environ.get(size, "").isdigit():
         return False
     # `srun -n 4 --pty bash` opens a shell in one of four tasks. The commands in this shell are no ranks, but they
-    # inherit the shell's variables. A rank that srun starts from this shell has no terminal of its own.
-    return size != _SRUN or "SLURM_PTY_PORT" not in os.environ or not _has_terminal()
+    # inherit the shell's variables. srun itself starts ranks, also with --pty, and also from this shell.
+    return size != _SRUN or "SLURM_PTY_PORT" not in os.environ or not _is_in_shell()
 
 
-def _has_terminal() -> bool:
-    """Return whether this process has a controlling terminal."""
+def _is_in_shell() -> bool:
+    """Return whether this process has a controlling terminal, and a parent other than SLURM's daemon."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+        return Path(f"/proc/{os.getppid()}/comm").read_text().strip() != "slurmstepd"
     except OSError:
         return False
-    return True
 
 
 def started_by() -> str | None:

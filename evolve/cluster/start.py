@@ -367,10 +367,12 @@ def check_ranks(MPI: Any, size: int) -> None:
         library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
         argument = started_by() or f"mpirun -n {size}"
         if argument.startswith("srun"):
+            # MPICH's wheels do not know PMIx.
+            pmix = "" if "MPICH" in library else "use srun --mpi=pmix if SLURM has it (srun --mpi=list), or "
             cure = (
-                "Use srun --mpi=pmix if SLURM has it (srun --mpi=list), or start mpirun in the batch script. For one "
-                "process, as in a shell: unset SLURM_STEP_NUM_TASKS."
+                f"{pmix}start mpirun in the batch script. For one process, as in a shell: unset SLURM_STEP_NUM_TASKS."
             )
+            cure = cure[0].upper() + cure[1:]
             raise InputError(argument, f"a way to tell {library} of the other ranks", "none", cure)
         cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."
         raise InputError(argument, f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)

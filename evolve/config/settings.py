@@ -342,7 +342,7 @@ class Config(Options):
             return Path(f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}")
         # No shell expands "~" and "$NAME" in a file or in Python.
         expanded = os.path.expandvars(given)
-        if expanded == given and re.search(r"\$(\w|\{)", given):
+        if re.search(r"\$(\w|\{)", expanded):
             expected = "a directory whose environment variables are set"
             raise InputError("output.directory", expected, given, "Set the variable, or write the directory.")
         return Path(os.path.expanduser(expanded))

@@ -8,6 +8,7 @@ same bits.
 import ctypes
 import hashlib
 import math
+import shlex
 import sysconfig
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -50,13 +51,13 @@ def load_library() -> ctypes.CDLL | None:
     except OSError as error:
         if not path().exists():
             return None
-        cure = "Build it again here: pip install -e . Or delete it: NumPy computes the same bits, and is slower."
+        cure = f"{_how_to_build()} Or delete it: NumPy computes the same bits, and is slower."
         raise RunError(f"native kernels: expected a library that this system can load, got {error}. {cure}") from None
     built_from, present = _text(library, "sources"), header_fingerprint()
     if present and built_from != present:
         got = f"got a library of other headers ({built_from or 'without a fingerprint'})"
-        cure = "Build it again: pip install -e ."
-        raise RunError(f"native kernels: expected a library of the headers in this folder ({present}), {got}. {cure}")
+        expected = f"expected a library of the headers beside it ({present})"
+        raise RunError(f"native kernels: {expected}, {got}. {_how_to_build()}")
     return library
 
 
@@ -102,13 +103,17 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     return _bound(library, name, tuple(arguments), returns)
 
 
+def _how_to_build() -> str:
+    return f"Build it again: pip install -e {shlex.quote(str(Path(__file__).parents[2]))}."
+
+
 @cache
 def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns: Any) -> Any:
     try:
         function = library[f"evolve_{name}"]  # a new object, whose types no other caller changes
     except AttributeError:
         missing = f"native kernels: expected a library with evolve_{name}, got one that was built without it"
-        raise RunError(f"{missing}. Build it again: pip install -e .") from None
+        raise RunError(f"{missing}. {_how_to_build()}") from None
     function.argtypes = arguments
     function.restype = returns
     return function

@@ -461,6 +461,26 @@ def test_held_out_returns_that_are_no_numbers_do_not_stop_the_next_seed(call, tm
     assert all(store.read(store.path_of(tmp_path / "out", seed)).complete for seed in (1, 2))
 
 
+def test_a_failed_run_does_not_end_a_study(call, tmp_path):
+    (tmp_path / "study.toml").write_text("""
+        env.id = "toys:Faulty-v0"
+        population = 2
+        episodes = 1
+        generations = 1
+        held_out_episodes = 0
+        compute.check = false
+        network.hidden = [2]
+        [sweep]
+        env.kwargs.share = [0.0, 1.0, 1e-9]
+    """)
+    done = call("run", "study.toml", "-o", "out")
+    last = done.err.strip().splitlines()[-1]
+    assert done.code == 1
+    assert "the motor burnt out" in done.err
+    assert last == "evolve.run: 1 of 3 runs failed, see above: out/share=1.0/seed-0.h5"
+    assert [store.read(path).complete for path in sorted(tmp_path.glob("out/*/*.h5"))] == [True, False, True]
+
+
 def test_a_run_in_which_every_episode_fails_ends_with_a_warning(call):
     settings = ("env.on_failure=worst", "env.kwargs.share=1.0", "compute.check=false", "held_out_episodes=0")
     done = call("run", "-e", "toys:Faulty-v0", "-p", 2, "-r", 1, "-g", 1, "-d", 2, "-o", "out",
