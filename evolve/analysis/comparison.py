@@ -7,10 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from evolve import networks, store
+from evolve import environments, networks, store
 from evolve.analysis import statistics
 from evolve.analysis.generations import evaluation_of
-from evolve.config import Config, Options, StartFromOptions, differences, flatten, names_function, quantile_of
+from evolve.config import (
+    Config,
+    EnvOptions,
+    Options,
+    StartFromOptions,
+    differences,
+    flatten,
+    names_function,
+    quantile_of,
+)
 from evolve.errors import FAILURES, InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -311,7 +320,7 @@ def costs_connections(groups: Sequence[RunGroup]) -> bool:
 
 
 def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[str]]:
-    """Return groups with only the longest run of each seed, and notes about omitted runs and uneven lengths."""
+    """Return groups with only the longest run of each seed, and a note about omitted runs."""
     kept_groups = []
     left_out = []
     for group in groups:
@@ -325,8 +334,7 @@ def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[
         seeds = dict.fromkeys(run.header.seed for run in group.runs)
         kept_groups.append(replace(group, runs=tuple(kept[seed] for seed in seeds)))
     notes = [f"a seed counts once, so these are left out: {'; '.join(left_out)}"] if left_out else []
-    uneven = uneven_lengths(kept_groups)
-    return kept_groups, [sanitize(note, _LONGEST_NOTE) for note in (*notes, uneven) if note]
+    return kept_groups, [sanitize(note, _LONGEST_NOTE) for note in notes]
 
 
 def _extent(run: StoredRun) -> tuple[int, bool, int]:
@@ -348,23 +356,28 @@ def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
 
 def uneven_lengths(groups: Sequence[RunGroup]) -> str:
     """Return a line about groups whose seeds have different numbers of generations; empty if there are none."""
-    # If any run has held-out episodes, means are of such runs only.
-    is_evaluated = any(run.held_out is not None for group in groups for run in group.runs)
-    uneven, means_mix_lengths = [], False
+    uneven = []
     for group in groups:
         lengths = [run.num_generations for run in group.runs]
         if min(lengths) < max(lengths):
             seeds = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
             uneven.append(f"{seeds} have {min(lengths):,} to {max(lengths):,} generations")
-            counted = {run.num_generations for run in group.runs if run.held_out is not None or not is_evaluated}
-            budget = group.config.early_stop.steps
-            # Seeds that have used up one budget of steps were trained for equal lengths.
-            if len(counted) > 1 and not (budget and all(run.steps >= budget for run in group.runs)):
-                means_mix_lengths = True
-    if not uneven:
-        return ""
-    consequence = "; means mix champions trained for different lengths" if means_mix_lengths else ""
-    return f"{'; '.join(uneven)}: curves stop at the shortest run{consequence}"
+    return f"{'; '.join(uneven)}: curves stop at the shortest run" if uneven else ""
+
+
+def _mixed_lengths(groups: Sequence[RunGroup]) -> str:
+    """Return a note if a mean is of champions of different lengths of training; empty otherwise."""
+    # If any run has held-out episodes, means are of such runs only.
+    is_evaluated = any(run.held_out is not None for group in groups for run in group.runs)
+    mixed = []
+    for group in groups:
+        counted = [run for run in group.runs if run.held_out is not None or not is_evaluated]
+        lengths = [run.num_generations for run in counted]
+        # Seeds that have used up one budget of steps were trained for equal lengths.
+        budget = group.config.early_stop.steps
+        if lengths and min(lengths) < max(lengths) and not (budget and all(run.steps >= budget for run in counted)):
+            mixed.append(f"{group.name} ({min(lengths):,} to {max(lengths):,} generations)")
+    return f"Means mix champions that were trained for different lengths: {statistics.listed(mixed)}." if mixed else ""
 
 
 @dataclass(frozen=True)
@@ -464,7 +477,7 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ran
         compared, note = _compare([_unranked(group, score, metric) for group in groups_of_env])
         rows += compared
         notes += [different_tasks(groups_of_env, evaluated), different_budgets(groups_of_env)]
-        notes += [_different_code(groups_of_env), note]
+        notes += [_different_code(groups_of_env), _mixed_lengths(groups_of_env), note]
     return Ranking(kind, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
 
@@ -517,12 +530,25 @@ def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
         f"env.{name}" if _differ(trained, name) else f"evaluation_{name}"
         for name in ("kwargs", "randomize", "wrappers", "max_episode_steps") if _differ(played, name)
     ]  # fmt: skip
+    if _engines_differ(trained):
+        different.append("env.engine")
     if different:
         return f"{env}: the experiments differ in {' and '.join(different)}, so their returns are of different tasks."
     different = [] if evaluated else [name for name in ("fitness", "connection_cost") if _differ(configs, name)]
     if different:
         return f"{env}: the experiments differ in {' and '.join(different)}, so their fitness has different meanings."
     return ""
+
+
+def _engines_differ(envs: Sequence[EnvOptions]) -> bool:
+    """Return whether experiments have engines that play different episodes."""
+    if {env.engine for env in envs} == {"exact", "gymnasium"}:
+        exact = next(env for env in envs if env.engine == "exact")
+        try:
+            return not environments.exact_task(exact).has_world  # Gymnasium plays the same episodes of such a task
+        except InputError:  # a task of another package, which is not installed here
+            return True
+    return _differ(envs, "engine")
 
 
 def _different_code(groups: Sequence[RunGroup]) -> str:

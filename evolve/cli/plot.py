@@ -61,7 +61,10 @@ def _draw_curves(files: list[Path], output: Path, over: str, load: bool, prints_
     runs, groups = _read(files, prints_notes)
     if over == "time" or load:  # equal runs of several machines differ in their time
         groups = comparison.by_machine(groups)
-    figures.save(figures.draw_curves(_deduplicated(groups, prints_notes), over, load=load), output)
+    shown = _deduplicated(groups, prints_notes)
+    if prints_notes and (uneven := comparison.uneven_lengths(shown)):
+        _say(uneven)
+    figures.save(figures.draw_curves(shown, over, load=load), output)
     return all(run.complete for run in runs)
 
 
@@ -105,7 +108,7 @@ def _read(files: list[Path], prints_notes: bool = True) -> tuple[list[store.Stor
 
 
 def _deduplicated(groups: list[comparison.RunGroup], prints_notes: bool = True) -> list[comparison.RunGroup]:
-    """Return groups with one run for each seed. Notes name omitted runs and uneven lengths."""
+    """Return groups with one run for each seed. A note names omitted runs."""
     deduplicated, notes = comparison.deduplicate_seeds(groups)
     if prints_notes:
         for note in notes:

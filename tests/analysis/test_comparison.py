@@ -51,7 +51,7 @@ def test_a_seed_counts_once():
     for words in ("short.h5 (2 of the 3 generations of long.h5)", "copy.h5 (equal to long.h5)",
                   "other.h5 (another run than long.h5: evolve.verify finds the first difference)"):  # fmt: skip
         assert words in left_out
-    assert deduplicate_seeds([found]) == ([found], [uneven_lengths([found])])
+    assert deduplicate_seeds([found]) == ([found], [])
 
 
 def test_a_run_is_left_out_only_if_another_has_a_held_out_mean():
@@ -143,13 +143,24 @@ def test_seeds_of_several_lengths_are_said():
     groups = [RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 30))), group("y", [1.0, 2.0])]
     assert uneven_lengths(groups).startswith("x: seeds have 3 to 30 generations")
     assert uneven_lengths(groups[:1]).startswith("seeds have 3 to 30 generations")
-    assert "means mix champions trained for different lengths" in uneven_lengths(groups)
     assert uneven_lengths(groups[1:]) == ""
+    said = "Means mix champions that were trained for different lengths: x (3 to 30 generations)."
+    assert said in compare_groups(groups).notes
     bare = RunGroup("x", Config(), tuple(replace(each, held_out=None) for each in groups[0].runs))
-    assert "means mix" in uneven_lengths([bare])
-    assert "means mix" not in uneven_lengths([bare, groups[1]]), "x has no mean, because y was evaluated"
+    assert said in compare_groups([bare]).notes
+    assert said not in compare_groups([bare, groups[1]]).notes, "x has no mean, because y was evaluated"
     longest = replace(run(3, 5.0, 30), held_out=None)  # not a part of the mean
-    assert uneven_lengths([RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 3), longest))]).endswith("shortest run")
+    unmixed = RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 3), longest))
+    assert not any("different lengths" in note for note in compare_groups([unmixed]).notes)
+
+
+@pytest.mark.parametrize(("env", "differs"), [("CartPole-v1", True), ("BipedalWalker-v3", False)])
+def test_engines_that_play_other_episodes_are_noted(env, differs):
+    """Gymnasium plays the same episodes of tasks with rigid bodies."""
+    exact = group("exact", range(5), env)
+    gym = replace(exact, label="gym", config=exact.config.with_env_changes({"engine": "gymnasium"}))
+    exact = replace(exact, config=exact.config.with_env_changes({"engine": "exact"}))
+    assert any("differ in env.engine" in note for note in compare_groups([exact, gym]).notes) is differs
 
 
 def test_a_title_counts_many_seeds():
@@ -300,7 +311,8 @@ def test_seeds_that_used_up_one_budget_of_steps_were_trained_for_equal_lengths()
     )
     config = Config().model_copy(update={"early_stop": EarlyStopOptions(steps=90)})
     for limit, mixed in ((config, False), (Config(), True)):
-        assert ("means mix champions" in uneven_lengths([RunGroup("a", limit, runs)])) is mixed
+        notes = compare_groups([RunGroup("a", limit, runs)]).notes
+        assert any("different lengths" in note for note in notes) is mixed
 
 
 def test_runs_of_different_code_are_noted():

@@ -263,7 +263,7 @@ def test_the_connections_counted_are_those_of_the_held_out_champion(runs):
     assert row[1:2] + row[3:] == ("held-out champion", "0 of 20 acting connections")
     unfinished = replace(run, complete=False)
     (row,) = champion_table(["x"], [unfinished], [""]).rows
-    assert row[1:3] == ("best of generation 2", "not evaluated")
+    assert row[1:3] == ("best of generation 2", "not complete; evaluated 12.00 (12.00 to 12.00)")
     assert reported_champion(unfinished, group).connections != found.connections
 
 

@@ -162,6 +162,7 @@ def render(
             champions[_key(run)] = reported_champion(run, group)
     # What the page says about an experiment counts only the longest run of each seed. Tables of runs have all runs.
     compared, notes = comparison.deduplicate_seeds(groups)
+    notes += filter(None, [comparison.uneven_lengths(compared)])
     best = [champions[_key(best_run(group))] for group in compared]
     shown = comparison.best_groups(compared, MOST_EXPERIMENTS)
     omission = ""

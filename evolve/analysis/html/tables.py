@@ -271,9 +271,11 @@ def champion_table(names: Sequence[str], runs: Sequence[StoredRun], connections:
     """Return a table of the champion of each run: its held-out return, and its remaining connections in words."""
     rows = []
     for name, run, remaining in zip(names, runs, connections, strict=True):
-        champion = champion_of(run)
-        found = evaluation_of(run) if champion.generation is None else None
+        champion, found = champion_of(run), evaluation_of(run)
         score = "not evaluated" if found is None else _mean(found)
+        # The evaluation of a run that is not complete may be of another genome than the best of its last generation.
+        if found is not None and champion.generation is not None:
+            score = f"not complete; evaluated {score}"
         rows.append((name, champion.title, score, remaining))
     mean = "its mean held-out return, 95 % interval"
     columns = (("run", "name"), ("champion", ""), (mean, "number"), ("left after pruning", ""))
