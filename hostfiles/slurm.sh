@@ -23,7 +23,7 @@ launcher=${EVOLVE_LAUNCHER:-srun --mpi=pmix}
 python -m evolve launch "$@" &
 run=$!
 while wait "$run"; code=$?; kill -0 "$run" 2>/dev/null; do :; done # a trap ends a wait
-# Everything else is final: complete (0), failed, or three attempts in a row without any progress.
+# Everything else is final: complete (0), failed, three attempts in a row or a whole later job without any progress.
 if [ $code -eq 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 100 ]; then
     scontrol requeue "$job"
 fi

@@ -125,8 +125,8 @@ def run_probe(
     answers = [line.partition(_MARK)[2] for line in out.splitlines() if _MARK in line]
     if answers:
         return json.loads(answers[0]), ""
-    # Without an answer, the last line is the reason.
-    said = [line for line in (err or out).splitlines() if line.strip()]
+    # Without an answer, the last line is the reason. Launchers print frames of dashes around their messages.
+    said = [line for line in (err or out).splitlines() if line.strip(" -=*")]
     return None, f"exit code {process.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
 
 

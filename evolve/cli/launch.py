@@ -48,9 +48,21 @@ def run_until_complete(job: "Launch") -> int:
 
     The job is resumed if a rank has died or a host was lost. The job is also stopped and resumed if a lost host is
     available again. `evolve launch` gives up after three attempts in a row without progress: no generation was
-    completed, and no run of the job has ended.
+    completed, and no run of the job has ended. A job that SLURM has restarted three times is such an attempt, too.
     """
-    before, futile, is_first = job.progress(), 0, True
+    begun = job.progress()
+    code = _resume_until_complete(job, begun)
+    restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+    if code == Stopped.exit_code and restarts >= _MAX_FUTILE and job.progress() == begun:
+        why = f"SLURM has restarted this job {restarts} times, and now it made no progress in all its time: given up"
+        job.say(f"{why}. Give the job more time, or the run fewer episodes in a generation")
+        return 1
+    return code
+
+
+def _resume_until_complete(job: "Launch", before: tuple[int, int]) -> int:
+    """Do the work of `run_until_complete`. before: the progress of the job so far."""
+    futile, is_first = 0, True
     while True:
         outcome = job.start(futile)
         if job.stopping and outcome is not None and outcome.is_from_rank_0:  # rank 0 has said how to resume
@@ -114,7 +126,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--hostfile", type=Path, metavar="FILE", help="the hosts, one on each line: node1 slots=32")
     ranks = "the number of ranks (with a hostfile its slots; with --launcher or on several nodes the size of the job; "
-    ranks += "else a coordinator and a worker per core)"
+    ranks += "else the tasks of a SLURM job, or a coordinator and a worker per core)"
     add("-n", "--ranks", type=int, metavar="R", help=ranks)
     how = "the command that starts the ranks, such as srun --mpi=pmix in a SLURM job (mpirun)"
     add("--launcher", metavar="COMMAND", help=how)
@@ -156,8 +168,10 @@ class Launch:
         self._allocated = options.hostfile is None and (
             options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1
         )
-        # Without a hostfile, this machine runs a coordinator, and a worker for each core.
-        self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, number_of_cores() + 1)]
+        # Without a hostfile, this machine runs the tasks of a SLURM job, or else a coordinator and a worker for each core.
+        tasks = int(os.environ.get("SLURM_NTASKS") or 1)
+        here = Host(_HERE, tasks if tasks > 1 else number_of_cores() + 1)
+        self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [here]
         is_alone = all(host.is_here for host in self._all_hosts)  # then ssh is not called, so --ssh is not checked
         if self._allocated:
             self._ssh = []

@@ -19,6 +19,7 @@ from evolve import store
 from evolve.cli.launch import Launch, run_until_complete
 from evolve.cli.run import load
 from evolve.cluster import hosts, mpirun
+from evolve.cluster.cores import number_of_cores
 from evolve.cluster.hosts import AvailableHosts, Host, HostCheck, read_hostfile, write_hostfile
 from evolve.cluster.mpirun import Launcher, Outcome, Supervisor
 from evolve.errors import InputError
@@ -175,6 +176,24 @@ def test_a_launch_that_was_asked_to_stop_does_not_begin_again():
     assert run_until_complete(made) == 75
     assert said == ["stopped; 3 generations complete; continue with the same command: evolve launch"]
     assert run_until_complete(attempts([Outcome(0, is_from_rank_0=True)], [], stopping=True)[0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("restarts", "progress", "code"), [("2", 0, 75), ("3", 0, 1), ("3", 1, 75)], ids=["early", "hopeless", "slow"]
+)
+def test_a_slurm_job_without_progress_is_not_restarted_for_ever(monkeypatch, restarts, progress, code):
+    monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
+    made, said = attempts([Outcome(75, is_from_rank_0=True)], [progress])
+    assert run_until_complete(made) == code
+    assert [line.endswith("fewer episodes in a generation") for line in said] == [True] * (code == 1)
+
+
+def test_on_one_node_the_tasks_of_a_slurm_job_are_its_ranks(monkeypatch, tmp_path):
+    words = ["-e", "CartPole-v1"]
+    options = SimpleNamespace(hostfile=None, ranks=None, launcher=None, ssh=None)
+    for tasks, slots in (("4", 4), ("1", number_of_cores() + 1)):
+        monkeypatch.setenv("SLURM_NTASKS", tasks)
+        assert [host.slots for host in Launch(words, options, words, load(words), tmp_path)._all_hosts] == [slots]
 
 
 @pytest.fixture
