@@ -168,7 +168,7 @@ class Launch:
         self._allocated = options.hostfile is None and (
             options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1
         )
-        # Without a hostfile, this machine runs the tasks of a SLURM job, or else a coordinator and a worker for each core.
+        # Without a hostfile, this machine runs the tasks of a SLURM job, or a coordinator and a worker for each core.
         tasks = int(os.environ.get("SLURM_NTASKS") or 1)
         here = Host(_HERE, tasks if tasks > 1 else number_of_cores() + 1)
         self._all_hosts = read_hostfile(options.hostfile) if options.hostfile else [here]
