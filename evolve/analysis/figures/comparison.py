@@ -285,9 +285,12 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     top.set_xlabel(f"{measure} ({smaller if minimizes else larger} is better)")
     top.set_ylabel("mean fitness")
     omitted = f" (without {', '.join(others)})" if others else ""
-    top.set_title(f"Front{omitted}; ◆ best fitness")
-    # Fronts can lie anywhere, so no fixed place is free for the legend. Its lines are long enough for two dashes.
-    top.legend(loc="best", fontsize=8, handlelength=3.2)
+    # The marker of a legend could be taken for a genome, so the title names a single front without a line.
+    is_single = len(runs) == 1 and bool(others)
+    top.set_title(f"Front{f' of {_labels(runs)[0]}' if is_single else ''}{omitted}; ◆ best fitness")
+    if not is_single:
+        # Fronts can lie anywhere, so no fixed place is free for the legend. Its lines are long enough for two dashes.
+        top.legend(loc="best", fontsize=8, handlelength=3.2)
     _draw_volumes(bottom, histories, minimizes)
     if titled:
         _set_title(figure, runs)

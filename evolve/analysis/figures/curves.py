@@ -169,7 +169,8 @@ def _note(facets: list[Facet]) -> str:
         banded = not all(map(_is_crowded, shared))
         notes.append("lines and bands: median and quartiles of the seeds" if banded else "lines: median of the seeds")
     if any(_held_out(group)[1] for group in groups):
-        notes.append("marks and bars: held-out mean and its 95 % interval")
+        of = "seeds" if any(len(group.runs) > 1 for group in groups) else "episodes"
+        notes.append(f"marks and bars: held-out mean and its 95 % interval over {of}")
     return "; ".join(notes)
 
 
@@ -257,14 +258,14 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
         _draw_idle_workers(panel, group.runs[0], facet.x(group))
     elif alone and kind == "fitness":
         labels = _draw_fitness(panel, facet)
-        if not any(np.isfinite(label.y) for label in labels):
-            panel.set_yticks([])
-            text = "no candidate has a fitness"
-            panel.text(0.5, 0.5, text, transform=panel.transAxes, ha="center", va="center", color=FAINT)
     elif alone and kind == "connections":
         labels = _draw_connections(panel, facet)
     else:
         labels = _draw_groups(panel, kind, facet)
+    if kind == "fitness" and not any(np.isfinite(label.y) for label in labels):
+        panel.set_yticks([])
+        text = "no candidate has a fitness"
+        panel.text(0.5, 0.5, text, transform=panel.transAxes, ha="center", va="center", color=FAINT)
     # The ranges and the ticks of the axes. Labels come last, because they depend on the ranges.
     _set_x_range(panel, facet)
     if kind == "connections":
@@ -391,6 +392,9 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
         # For one seed `_band` draws no band.
         _band(panel, x, summary, line_style | dash, 1 if crowded else len(group.runs))
         _, mark = _held_out(group)
+        # The interval of a single run is over its episodes, and would look more certain than intervals over seeds.
+        if mark is not None and len(group.runs) == 1 and any(len(other.runs) > 1 for other in facet.groups):
+            mark = mark[0], None
         end = _last_point(x, summary[1])
         labels.append(LineLabel(_label_of(facet, group), *end, line_style["color"], mark, line_style["ls"]))
     if kind != "fitness":

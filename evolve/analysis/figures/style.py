@@ -62,7 +62,7 @@ _LOWEST, _HIGHEST = -0.08, 1.08  # the range of labels, as shares of the panel's
 _PANEL_SHARE = 0.93  # the share of a panel's nominal height for data; the rest is its title and axis labels
 _MARK_POINTS = 10  # the width of one mark beside the panel
 _KEY_POINTS = 26  # the width of the sample of a line
-_MOST_MARKS = 6  # side by side
+_MOST_MARKS = 10  # side by side
 
 
 def matplotlib(part: str) -> Any:
