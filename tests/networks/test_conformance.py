@@ -39,7 +39,14 @@ VARIANTS = [  # every network with its defaults, so that a new one needs no line
 O, A = 7, 3
 
 
-@pytest.fixture(params=VARIANTS, ids=lambda v: "-".join(map(str, v.values())))
+def pytest_generate_tests(metafunc):
+    if "network" in metafunc.fixturenames:
+        given = [{"name": name} for name in metafunc.config.getoption("--network")]
+        names = {"ids": lambda table: "-".join(map(str, table.values()))}
+        metafunc.parametrize("network", given or VARIANTS, indirect=True, **names)
+
+
+@pytest.fixture
 def network(request):
     return networks.make(request.param, O, A)
 
