@@ -22,7 +22,7 @@ DIGEST_START = bytes(32)
 """The digest before generation 0."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Genomes:
     """The genomes of P candidates.
 
@@ -40,6 +40,15 @@ class Genomes:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same weights and masks."""
+        if not isinstance(other, Genomes):
+            return NotImplemented
+        return np.array_equal(self.weights, other.weights) and np.array_equal(self.mask, other.mask)
+
+    # Equality compares the values of arrays, and arrays have no hash.
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def num_weights(self) -> int:
@@ -59,7 +68,7 @@ class Genomes:
         return fold_present(self.weights, self.mask)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FactoredGenomes(Genomes):
     """Genomes with perturbations of low rank around one centre, and the factors of these perturbations.
 

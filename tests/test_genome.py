@@ -121,3 +121,12 @@ def test_one_genome_is_asked_for_and_not_several():
     for wrong in ([1j, 2], ["1", "2"]):
         with pytest.raises(InputError, match="x0: expected numbers, or a genome, got"):
             one_genome(wrong, "x0")
+
+
+def test_genomes_are_equal_if_weights_and_masks_are():
+    weights, mask = np.ones((2, 3), np.float32), np.ones((2, 3), np.bool_)
+    assert Genomes(weights, mask) == Genomes(weights.copy(), mask.copy())
+    assert Genomes(weights, mask) != Genomes(2 * weights, mask)
+    assert Genomes(weights, mask) != Genomes(weights, ~mask)
+    assert Genomes(weights, mask) != Genomes(weights[:1], mask[:1])
+    assert Genomes(weights, mask) != "genomes"

@@ -239,12 +239,21 @@ class Options(BaseModel):
 
 def _with_tuples(value: Any, field: FieldInfo | None) -> Any:
     """Return a list from TOML as a tuple, if its setting is a tuple without `strict=False`."""
-    if not isinstance(value, list) or field is None:
+    if field is None or any(getattr(each, "strict", None) is False for each in field.metadata):
         return value
-    # TOML has no tuples, and a strict model refuses a list for a tuple.
-    takes_lists = any(getattr(each, "strict", None) is False for each in field.metadata)
-    is_tuple = any(get_origin(kind) is tuple for kind in (field.annotation, *get_args(field.annotation)))
-    return tuple(value) if is_tuple and not takes_lists else value
+    return _as_annotated(value, field.annotation)
+
+
+def _as_annotated(value: Any, annotation: Any) -> Any:
+    """Return a list as a tuple, also within a tuple, where an annotation has a tuple."""
+    # TOML has no tuples, and a strict model refuses a list for a tuple. An annotation may have a union around it.
+    tuples = [kind for kind in (annotation, *get_args(annotation)) if get_origin(kind) is tuple]
+    if not isinstance(value, list) or not tuples:
+        return value
+    kinds = get_args(tuples[0])
+    if Ellipsis in kinds or len(kinds) != len(value):  # the model refuses a wrong number
+        kinds = (kinds[0],) * len(value)
+    return tuple(_as_annotated(each, kind) for each, kind in zip(value, kinds, strict=True))
 
 
 class UnknownKeyError(InputError):

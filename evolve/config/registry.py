@@ -20,7 +20,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pydantic import Field, model_validator
+import tomli_w
+from pydantic import Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from evolve.config.options import OBJECT_NAME, Options, Table, fold, nearest, parse, writable
@@ -116,8 +117,25 @@ def load(points: Sequence[EntryPoint], argument: str) -> Kind:
     if isinstance(found, tuple) and len(found) == 2:
         options, kind = found
         if isinstance(options, type) and issubclass(options, Options) and callable(kind):
+            _check_defaults(options, point.value, argument)
             return options, kind
     raise InputError(argument, expected, repr(found))
+
+
+def _check_defaults(options: type[Options], kind: str, argument: str) -> None:
+    """Raise InputError if TOML cannot hold the defaults of options, so that a run file could not be read."""
+    expected = f"options of {kind} whose defaults TOML can hold, without an option called name"
+    if "name" in options.model_fields:
+        raise InputError(argument, expected, "the option name")
+    try:
+        defaults = options()
+    except ValidationError:  # an option without a default
+        return
+    try:
+        options.model_validate(tomllib.loads(tomli_w.dumps(defaults.model_dump(mode="json", exclude_none=True))))
+    except (TypeError, ValueError) as error:  # ValidationError is a ValueError
+        got = error.errors()[0]["loc"][0] if isinstance(error, ValidationError) else one_line(error)
+        raise InputError(argument, expected, f"an error of {got}") from error
 
 
 Value = TypeVar("Value")

@@ -171,6 +171,10 @@ def from_table(
         expected = "a strategy that can begin with a given genome (Strategy.warm_starts)"
         able = f"These can: {', '.join(STRATEGIES)}, and strategies of other packages with warm_starts = True."
         raise InputError("strategy.name", expected, choice.name, able)
+    if start is not None and is_added(choice):
+        with STRATEGIES.as_input_error(choice, "start"):
+            if made.champion(made.start()) != start:
+                raise ValueError("the champion of the first state is not the given genome")
     return made
 
 

@@ -248,3 +248,8 @@ def test_a_body_that_moves_in_a_gif_leaves_no_shadow(tmp_path):
     with Image.open(tmp_path / "moving.gif") as written:
         written.seek(1)
         assert (np.asarray(written.convert("RGB"))[:, :45] == 255).all()
+
+
+def test_a_high_and_narrow_frame_is_not_enlarged_beyond_a_screen():
+    assert Painter(np.zeros((400, 100, 3), np.uint8), None).size[1] < 1000
+    assert Painter(np.zeros((40, 100, 3), np.uint8), None).size[0] == 400

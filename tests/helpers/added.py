@@ -70,3 +70,40 @@ class Frozen(Strategy):
 
 
 measuring, changing, frozen = ((GaOptions, kind) for kind in (Measuring, Changing, Frozen))
+
+
+class NestedOptions(GaOptions):
+    """Settings with a tuple of tuples."""
+
+    ranges: tuple[tuple[float, float], ...] = ((1.0, 2.0), (3.0, 4.0))
+    """Pairs."""
+
+
+class InfiniteOptions(GaOptions):
+    """Settings with a default that JSON cannot hold."""
+
+    limit: float = float("inf")
+    """A limit."""
+
+
+class NameOptions(GaOptions):
+    """Settings with the key that names the strategy."""
+
+    name: str = "a"
+    """A name."""
+
+
+nested, infinite, named = ((options, Ga) for options in (NestedOptions, InfiniteOptions, NameOptions))
+
+
+class Ignoring(Measuring):
+    """Says that it can begin with a given genome, but does not."""
+
+    warm_starts = True
+
+    def champion(self, state):
+        champion = super().champion(state)
+        return Genomes(champion.weights + np.float32(1), np.ones_like(champion.mask))
+
+
+ignoring = GaOptions, Ignoring

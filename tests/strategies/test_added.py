@@ -2,6 +2,7 @@
 
 import sys
 
+import numpy as np
 import pytest
 
 import evolve
@@ -45,3 +46,22 @@ def test_changed_code_of_a_strategy_is_the_cause_of_other_genomes(tmp_path, monk
     verdict = run.verify()
     assert (verdict.equal, verdict.cause) == (False, "strategy")
     assert "strategy of another package" in verdict.why
+
+
+def test_options_may_have_tuples_of_tuples(tmp_path):
+    options = {"name": "added:nested", "ranges": [[5.0, 6.0]]}
+    run = evolve.train(SMALL, strategy=options, output=tmp_path)
+    assert evolve.load(run.path).config.strategy.options.ranges == ((5.0, 6.0),)
+    assert trained("nested", tmp_path / "b").config.strategy.options.ranges == ((1.0, 2.0), (3.0, 4.0))
+
+
+@pytest.mark.parametrize(("name", "got"), [("infinite", "limit"), ("named", "the option name")])
+def test_options_that_a_run_file_cannot_hold_are_refused(name, got):
+    with pytest.raises(InputError, match=rf"^strategy\.name: expected options of added:{name} .* got .*{got}\.$"):
+        evolve.train(SMALL, strategy=f"added:{name}")
+
+
+def test_a_strategy_that_ignores_a_given_genome_is_refused(tmp_path):
+    start = np.zeros(evolve.train(SMALL, output=tmp_path).champion().genome.num_weights)
+    with pytest.raises(InputError, match=r"whose start fails .*the first state is not the given genome"):
+        evolve.train(SMALL, strategy="added:ignoring", start_from=start)

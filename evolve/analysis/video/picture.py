@@ -46,6 +46,7 @@ _FADING_OBSERVATION = 0.995
 _FULL_LIGHT = 0.02  # weaker activity never gets the full light, even if no recent activity was stronger
 _FAINTEST = 0.04  # the share of the strongest activity below which a connection stays dark
 _NARROWEST = 320  # pixels: narrower frames are enlarged
+_HIGHEST = 1080  # pixels of an enlarged frame
 _RESERVED = (("step", "0000"), ("return", "-000.00"))  # a name, and a text as wide as the room for its value
 _PANEL_WIDTH = (0.5, 0.75)  # the least and the greatest width of the network panel, as a share of the frame's width
 
@@ -244,8 +245,9 @@ class Painter:
         height, width = frame.shape[:2]
         # The width of the panel, as a share of the frame's width. The panel is square if the limits allow it.
         panel = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if with_network else 0.0
-        # A narrow frame is enlarged by a whole number, unless the film would be wider than `max_width`.
-        scale = float(max(1, math.ceil(_NARROWEST / width)))
+        # A narrow frame is enlarged by a whole number, unless the film would be higher than `_HIGHEST`, or wider than
+        # `max_width`.
+        scale = float(max(1, min(math.ceil(_NARROWEST / width), _HIGHEST // height)))
         if max_width is not None and width * (1 + panel) * scale > max_width:
             scale = max_width / (width * (1 + panel))
         self._frame_size = round(width * scale), round(height * scale)
