@@ -20,7 +20,7 @@ fi
 # EVOLVE_LAUNCHER=mpirun uses the MPI's own launcher, which also outlives dead workers where it is Open MPI 5.
 launcher=${EVOLVE_LAUNCHER:-srun --mpi=pmix}
 [ "$launcher" = mpirun ] || set -- --launcher "$launcher" "$@"
-python -m evolve launch "$@" &
+python -P -m evolve launch "$@" & # -P: a clone named evolve in this directory is no package
 run=$!
 while wait "$run"; code=$?; kill -0 "$run" 2>/dev/null; do :; done # a trap ends a wait
 # Everything else is final: complete (0), failed, three attempts in a row or a whole later job without any progress.

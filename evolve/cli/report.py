@@ -26,6 +26,7 @@ from evolve.training.plan import threads_for
 
 _LIBRARIES = ("jinja2", "matplotlib", "PIL", "av", "gymnasium", "pygame", "Box2D")
 """The modules of the libraries that make the page, and the films of exact tasks."""
+_MOST_SEEDS = 8  # in the name of a page
 
 
 def _parser() -> Parser:
@@ -72,9 +73,16 @@ def _summarize(app: App, progress: ReportProgress, run: StoredRun, with_film: bo
 
 
 def path_for(runs: Sequence[PlannedRun]) -> Path:
-    """Return the path of the page about runs, in the directory that contains all their files."""
+    """Return the path of the page about runs, in the directory that contains all their files.
+
+    If the directory has other runs, as of other jobs of an array, the name has the seeds of these runs.
+    """
     # Relative paths without a common directory have the common path "".
-    return Path(os.path.commonpath([run.path.parent for run in runs]) or ".") / "report.html"
+    directory = Path(os.path.commonpath([run.path.parent for run in runs]) or ".")
+    own = {run.path.name for run in runs}
+    seeds = sorted({run.seed for run in runs})
+    is_shared = any(path.name not in own for path in directory.glob("seed-*.h5"))
+    return directory / f"report{'-seed-' + '-'.join(map(str, seeds[:_MOST_SEEDS])) if is_shared else ''}.html"
 
 
 def can_check_later(runs: Sequence[PlannedRun]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import h5py
@@ -23,6 +24,7 @@ from evolve.analysis.figures import connections_of
 from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import reported_champion
 from evolve.analysis.html.tables import Clip, RunSummary, champion_table, conclude, training_table
+from evolve.cli.report import path_for
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.training import make_rollout, reload
@@ -460,3 +462,15 @@ def test_a_browser_shows_it_without_complaint(made, tmp_path, width):
     measure = "document.body.dataset.width = this.contentDocument.documentElement.scrollWidth"
     page.write_text(f'<iframe style="border: 0" width="{width}" onload="{measure}" srcdoc="{inside}"></iframe>')
     assert re.search(r'data-width="(\d+)"', browse(page, 1400, "--dump-dom"))[1] == str(width)
+
+
+def test_the_page_of_a_job_of_an_array_does_not_replace_the_page_of_another(tmp_path):
+    def planned(*seeds):
+        return [SimpleNamespace(path=tmp_path / f"seed-{seed}.h5", seed=seed) for seed in seeds]
+
+    assert path_for(planned(1, 2)) == tmp_path / "report.html"
+    for seed in (1, 2):
+        (tmp_path / f"seed-{seed}.h5").touch()
+    assert path_for(planned(1, 2)) == tmp_path / "report.html"
+    assert path_for(planned(2)) == tmp_path / "report-seed-2.html"
+    assert path_for(planned(3, 1)) == tmp_path / "report-seed-1-3.html"
