@@ -204,7 +204,8 @@ class Codec:
     def encode(self, observation: Any, row: Float32) -> None:
         """Flatten an observation into a row [O]. Raises ValueError if the observation does not fit the space."""
         check_observation(self._spaces.observation, observation)
-        self._encode(observation, row)
+        with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite, which the caller refuses
+            self._encode(observation, row)
 
     def decode(self, outputs: Float32) -> Any:
         """Return the n actions of network outputs [n, A]: an array [n, …], or an array per member of Dict or Tuple."""
