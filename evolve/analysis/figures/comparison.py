@@ -126,13 +126,12 @@ def _draw_row(panel: Any, y: int, row: Comparison) -> None:
 def _spread_apart(scores: Float64) -> Float64:
     """Return the vertical offsets of sorted scores that keep the dots of nearly equal scores apart."""
     span = float(np.ptp(scores)) or 1.0
-    # Dots that would overlap form a stack. Number the dots of each stack from 0. Then centre the stack on its row.
+    # Each dot takes the free place nearest to the middle of the row, among the dots that it could overlap.
     offsets = np.zeros(len(scores))
-    for n in range(1, len(scores)):
-        if scores[n] - scores[n - 1] <= 0.02 * span:
-            offsets[n] = offsets[n - 1] + 1
-    for stack in np.split(offsets, np.flatnonzero(offsets == 0)[1:]):
-        np.subtract(stack, stack.mean(), out=stack)  # a stack is a view, so this changes `offsets`
+    for n, first in enumerate(np.searchsorted(scores, scores - 0.02 * span)):
+        taken = set(offsets[first:n])
+        places = (sign * place for place in range(n + 1) for sign in (1, -1))  # 0, 0, 1, -1, 2, -2, …
+        offsets[n] = next(place for place in places if place not in taken)
     # Rows are 1 apart. A high stack is squeezed into its row.
     largest = max(float(np.abs(offsets).max()), 1.0)
     return offsets * min(0.16, 0.36 / largest)
