@@ -18,8 +18,8 @@ import psutil
 import pytest
 from conftest import OPENMPI, ROOT
 
-from evolve.analysis import installation
-from evolve.analysis.installation import EXTRAS, examine, run_probe
+from evolve.cli import doctor as installation
+from evolve.cli.doctor import EXTRAS, examine, run_probe
 from evolve.cluster import Transport, mpirun
 from evolve.errors import InputError, RunError
 from evolve.numerics import cupy_device, native

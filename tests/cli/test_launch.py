@@ -188,12 +188,16 @@ def test_a_slurm_job_without_progress_is_not_restarted_for_ever(monkeypatch, res
     assert [line.endswith("fewer episodes in a generation") for line in said] == [True] * (code == 1)
 
 
-def test_on_one_node_the_tasks_of_a_slurm_job_are_its_ranks(monkeypatch, tmp_path):
+def test_on_one_node_the_tasks_of_a_slurm_job_are_its_ranks(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(
+        "evolve.cli.launch.Supervisor", lambda _: SimpleNamespace(run=lambda *_, **__: DIED, stopping=False)
+    )
     words = ["-e", "CartPole-v1"]
     options = SimpleNamespace(hostfile=None, ranks=None, launcher=None, ssh=None)
-    for tasks, slots in (("4", 4), ("1", number_of_cores() + 1)):
+    for tasks, ranks in (("4", 4), ("1", number_of_cores() + 1)):
         monkeypatch.setenv("SLURM_NTASKS", tasks)
-        assert [host.slots for host in Launch(words, options, words, load(words), tmp_path)._all_hosts] == [slots]
+        Launch(words, options, words, load(words), tmp_path).start(0)
+        assert f"{ranks} ranks on localhost" in capsys.readouterr().err
 
 
 @pytest.fixture
