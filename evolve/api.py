@@ -20,7 +20,7 @@ from typing import Any, overload
 import numpy as np
 
 from evolve import store
-from evolve.analysis import comparison, exhibits, figures, statistics
+from evolve.analysis import comparison, exhibits, figures, run_groups, statistics
 from evolve.analysis.generations import Evaluation, Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.policy import Policy
 from evolve.analysis.progress import heading
@@ -53,7 +53,7 @@ class RunComparison(exhibits.Picture):
 
     def __init__(self, runs: Sequence[store.StoredRun], metric: str | None = None) -> None:
         self._runs = runs
-        groups, notes = comparison.deduplicate_seeds(comparison.begun_groups(runs))
+        groups, notes = run_groups.deduplicate_seeds(run_groups.begun_groups(runs))
         self._ranking = comparison.compare_groups(groups, metric)
         self.notes = (*self._ranking.notes, *notes)
         """Remarks on runs that were left out or not evaluated, and on tests that cannot be made."""

@@ -16,8 +16,8 @@ import numpy as np
 from evolve import environments, verification
 from evolve.analysis import figures, html, video
 from evolve.analysis.champion import champion_to_draw, chosen_champion, mean_traces, typical_episode
-from evolve.analysis.comparison import begun_groups, by_machine, deduplicate_seeds
 from evolve.analysis.generations import pack, unpack
+from evolve.analysis.run_groups import begun_groups, by_machine, deduplicate_seeds
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks

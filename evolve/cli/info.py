@@ -10,7 +10,7 @@ import numpy as np
 from evolve import environments, store, strategies
 from evolve.analysis import progress, statistics
 from evolve.analysis.champion import Elite, champion_of, elites_of, members_of_front
-from evolve.analysis.comparison import mask_unit
+from evolve.analysis.run_groups import mask_unit
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument
 from evolve.config import Config, annotated_toml, assignments

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from evolve import store, training
-from evolve.analysis import comparison, figures
+from evolve.analysis import comparison, figures, run_groups
 from evolve.analysis.champion import champion_to_draw, mean_traces
 from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch, say
@@ -60,9 +60,9 @@ def _draw_curves(files: list[Path], output: Path, over: str, load: bool, prints_
     """
     runs, groups = _read(files, prints_notes)
     if over == "time" or load:  # equal runs of several machines differ in their time
-        groups = comparison.by_machine(groups)
+        groups = run_groups.by_machine(groups)
     shown = _deduplicated(groups, prints_notes)
-    if prints_notes and (uneven := comparison.uneven_lengths(shown)):
+    if prints_notes and (uneven := run_groups.uneven_lengths(shown)):
         _say(uneven)
     figures.save(figures.draw_curves(shown, over, load=load), output)
     return all(run.complete for run in runs)
@@ -98,18 +98,18 @@ def _table(rows: Sequence[comparison.Comparison]) -> str:
     return table(lines, width())
 
 
-def _read(files: list[Path], prints_notes: bool = True) -> tuple[list[store.StoredRun], list[comparison.RunGroup]]:
+def _read(files: list[Path], prints_notes: bool = True) -> tuple[list[store.StoredRun], list[run_groups.RunGroup]]:
     """Return all runs, and the groups of the runs that can be drawn. A note names the others."""
-    runs, groups = comparison.read_groups(files)
+    runs, groups = run_groups.read_groups(files)
     empty = ", ".join(str(run.path) for run in runs if not run.num_generations)
     if empty and prints_notes:
         _say(f"no generation is complete yet, so these are left out: {sanitize(empty)}")
     return runs, groups
 
 
-def _deduplicated(groups: list[comparison.RunGroup], prints_notes: bool = True) -> list[comparison.RunGroup]:
+def _deduplicated(groups: list[run_groups.RunGroup], prints_notes: bool = True) -> list[run_groups.RunGroup]:
     """Return groups with one run for each seed. A note names omitted runs."""
-    deduplicated, notes = comparison.deduplicate_seeds(groups)
+    deduplicated, notes = run_groups.deduplicate_seeds(groups)
     if prints_notes:
         for note in notes:
             _say(note)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from evolve import environments
 from evolve.analysis import html, video
-from evolve.analysis.comparison import deduplicate_seeds, read_groups
 from evolve.analysis.html.tables import RunSummary
 from evolve.analysis.progress import ReportProgress
+from evolve.analysis.run_groups import deduplicate_seeds, read_groups
 from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser, command_line, file_argument
 from evolve.cluster.hosts import Work

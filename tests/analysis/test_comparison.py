@@ -10,20 +10,18 @@ import pytest
 
 from evolve import networks, store
 from evolve.analysis import statistics
-from evolve.analysis.comparison import (
+from evolve.analysis.comparison import best_groups, compare_groups, held_out_score
+from evolve.analysis.generations import evaluation_of
+from evolve.analysis.html.tables import comparison_table, conclude, differing_settings, held_out_table
+from evolve.analysis.run_groups import (
     RunGroup,
-    best_groups,
     by_machine,
-    compare_groups,
     deduplicate_seeds,
     group_runs,
-    held_out_score,
     mask_unit,
     seeds_in_words,
     uneven_lengths,
 )
-from evolve.analysis.generations import evaluation_of
-from evolve.analysis.html.tables import comparison_table, conclude, differing_settings, held_out_table
 from evolve.config import Config, EarlyStopOptions, parse
 from evolve.errors import InputError
 from evolve.store import HeldOut, Record, StoredRun

@@ -9,9 +9,10 @@ from conftest import boxes, make_runs, texts_of
 
 from evolve import networks, store
 from evolve.analysis import comparison, figures
-from evolve.analysis.comparison import compare_groups, read_groups
+from evolve.analysis.comparison import compare_groups
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import without_overlap
+from evolve.analysis.run_groups import read_groups
 from evolve.config import Config, parse
 
 

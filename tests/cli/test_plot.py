@@ -10,9 +10,9 @@ import pytest
 from conftest import ROOT, make_runs, wait_for
 
 from evolve import store
-from evolve.analysis.comparison import read_groups
 from evolve.analysis.figures import connections_of
 from evolve.analysis.html import reported_champion
+from evolve.analysis.run_groups import read_groups
 from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=30")

@@ -18,12 +18,12 @@ import pytest
 from conftest import LONG, ROOT, make_runs, wait_for
 
 from evolve import store
-from evolve.analysis import comparison, html
-from evolve.analysis.comparison import read_groups
+from evolve.analysis import html, run_groups
 from evolve.analysis.figures import connections_of
 from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import reported_champion
 from evolve.analysis.html.tables import Clip, RunSummary, champion_table, conclude, training_table
+from evolve.analysis.run_groups import read_groups
 from evolve.cli.report import path_for
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
@@ -293,7 +293,7 @@ def test_a_page_explains_only_what_it_shows(runs, monkeypatch, special):
     returns = np.array([1.0, 2.0, 3.0] if special else [500.0] * 3)
     run = replace(read, held_out=replace(read.held_out, returns=returns, seeds=read.held_out.seeds[:3]))
     config = group.config.model_copy(update={"connection_cost": 0.5 * special})
-    monkeypatch.setattr(comparison, "constant_connections", Mock(return_value=9 if special else None))
+    monkeypatch.setattr(run_groups, "constant_connections", Mock(return_value=9 if special else None))
     page = html.render([replace(group, runs=(run,), config=config)], [RunSummary(run)])
     for text, shown in (
         ('aria-label="Histogram', special),
@@ -356,7 +356,7 @@ def test_films_and_verification(runs, tmp_path):
 def test_each_film_that_is_missing_has_its_reason(runs):
     read = [store.read(runs / name / "seed-1.h5") for name in "ab"]
     reasons = [RunSummary(run, why_no_film=why) for run, why in zip(read, ("Too dark.", "Too cold."), strict=True)]
-    page = html.render(comparison.begun_groups(read), reasons)
+    page = html.render(run_groups.begun_groups(read), reasons)
     assert "survivors 4, seed 1: Too dark." in page
     assert "survivors 6, seed 1: Too cold." in page
 
@@ -366,7 +366,7 @@ def test_two_runs_of_one_path_are_told_apart(runs):
     old, new = (store.read(runs / name / "seed-1.h5") for name in "ab")
     new = replace(new, path=old.path)
     films = [RunSummary(run, Clip(b"", b"", said)) for run, said in ((old, "it walks"), (new, "it falls"))]
-    page = html.render(comparison.begun_groups([old, new]), films)
+    page = html.render(run_groups.begun_groups([old, new]), films)
     assert (page.count("it walks"), page.count("it falls")) == (1, 1)
 
 

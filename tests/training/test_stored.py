@@ -15,8 +15,8 @@ from tampering import tamper
 
 import evolve
 from evolve import store
-from evolve.analysis.comparison import read_groups
 from evolve.analysis.html.tables import experiments_table
+from evolve.analysis.run_groups import read_groups
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.strategies import STRATEGIES, VectorLayout

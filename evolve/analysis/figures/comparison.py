@@ -9,9 +9,10 @@ import numpy as np
 from evolve import environments
 from evolve.analysis import statistics
 from evolve.analysis.champion import Front, fronts_of, names_of_measures
-from evolve.analysis.comparison import Comparison, Ranking, group_runs, seeds_in_words
+from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
+from evolve.analysis.run_groups import group_runs, seeds_in_words
 from evolve.config import observation_index
 from evolve.errors import InputError, sanitize
 from evolve.shapes import Float64

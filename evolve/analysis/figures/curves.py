@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from evolve import strategies
-from evolve.analysis import comparison, generations
-from evolve.analysis.comparison import RunGroup
+from evolve.analysis import comparison, generations, run_groups
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
+from evolve.analysis.run_groups import RunGroup
 from evolve.analysis.statistics import mean, number, quantile
 from evolve.config import Config
 from evolve.errors import InputError, pluralize, sanitize
@@ -121,9 +121,9 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     styles = {name: style.line_style(n) for n, name in enumerate(names)}
     # Each environment has a facet. Choose the panels of each facet.
     facets = []
-    for in_env in comparison.by_environment(groups):
+    for in_env in run_groups.by_environment(groups):
         kinds = ["fitness"]
-        if comparison.connections_vary(in_env):  # a constant number has no panel
+        if run_groups.connections_vary(in_env):  # a constant number has no panel
             kinds.append("connections")
         if load:
             kinds += ["throughput", "idle"]
@@ -144,7 +144,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
             facet_panels[0].set_title(facet_panels[0].get_title(loc="left"), pad=16)
         _share_x_axis(facet_panels, axis, stacked)
     if titled:
-        style.set_title(figure, comparison.describe_groups(groups) + _connections_in_words(groups))
+        style.set_title(figure, run_groups.describe_groups(groups) + _connections_in_words(groups))
         if note := _note(facets):
             figure.supxlabel(note, fontsize=8, x=0.01, ha="left", color=INK)
     return figure
@@ -153,7 +153,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
 def _connections_in_words(groups: list[RunGroup]) -> str:
     """Return the number of connections in words, for the title; empty if the number is not the same everywhere."""
     # A count is None if the candidates of a group differ.
-    counts = {(comparison.constant_connections(group), group.mask_unit) for group in groups}
+    counts = {(run_groups.constant_connections(group), group.mask_unit) for group in groups}
     if len(counts) > 1:
         return ""
     ((count, unit),) = counts
@@ -295,9 +295,9 @@ def _set_x_range(panel: Any, facet: Facet) -> None:
 def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     """Return the title of a panel and the unit of its y axis."""
     counted = " or ".join(dict.fromkeys(group.mask_unit for group in groups))
-    fitness = textwrap.shorten(comparison.fitness_in_words(groups), 3 * _UNIT_CHARACTERS, placeholder=" …")
+    fitness = textwrap.shorten(run_groups.fitness_in_words(groups), 3 * _UNIT_CHARACTERS, placeholder=" …")
     fitness = textwrap.fill(fitness, _UNIT_CHARACTERS)
-    fitness += " less\nthe cost of connections" if comparison.costs_connections(groups) else ""
+    fitness += " less\nthe cost of connections" if run_groups.costs_connections(groups) else ""
     return {
         "fitness": ("Fitness", fitness),
         "connections": (f"{counted.capitalize()} left", counted.replace(" or ", "\nor ")),
@@ -496,7 +496,7 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
         return "", None
     score, interval, _ = found
     # The axis shows fitness. If fitness is not the mean return, the text says that this number is a return.
-    is_other = not comparison.selects_by_return(group)
+    is_other = not run_groups.selects_by_return(group)
     text = f"held-out mean{' return' if is_other else ''} {number(score).replace('-', '−')}"
     if is_other:
         return text, None

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from evolve import verification
-from evolve.analysis import comparison, figures, statistics, video
+from evolve.analysis import comparison, figures, run_groups, statistics, video
 from evolve.analysis.champion import champion_of, typical_episode
-from evolve.analysis.comparison import RunGroup, best_run
+from evolve.analysis.comparison import best_run
 from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import tables
 from evolve.analysis.html.tables import Clip, ReportTable, RunSummary
+from evolve.analysis.run_groups import RunGroup
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, InputError, RunError, Stopped, exception_line, import_extra
 from evolve.shapes import Float64
@@ -161,8 +162,8 @@ def render(
             check()
             champions[_key(run)] = reported_champion(run, group)
     # What the page says about an experiment counts only the longest run of each seed. Tables of runs have all runs.
-    compared, notes = comparison.deduplicate_seeds(groups)
-    notes += filter(None, [comparison.uneven_lengths(compared)])
+    compared, notes = run_groups.deduplicate_seeds(groups)
+    notes += filter(None, [run_groups.uneven_lengths(compared)])
     best = [champions[_key(best_run(group))] for group in compared]
     shown = comparison.best_groups(compared, MOST_EXPERIMENTS)
     omission = ""
@@ -192,10 +193,10 @@ def render(
             tables.file_table(names, runs),
         ],
         notes=notes,
-        costs_connections=comparison.costs_connections(compared),
-        has_marks=any(comparison.selects_by_return(each) and comparison.held_out_score(each) for each in compared),
-        connections_vary=comparison.connections_vary(compared),
-        fitness=comparison.fitness_in_words(compared),
+        costs_connections=run_groups.costs_connections(compared),
+        has_marks=any(run_groups.selects_by_return(each) and comparison.held_out_score(each) for each in compared),
+        connections_vary=run_groups.connections_vary(compared),
+        fitness=run_groups.fitness_in_words(compared),
         comparison=_comparison(draw, compared),
         curves=draw("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
         fronts_and_archives=[drawn for drawn in fronts_and_archives if drawn is not None],
@@ -231,7 +232,7 @@ def make_page(
     if summarize is None:
         summaries = [RunSummary(run, why_no_film=_NO_EPISODE_PLAYED) for run in begun]
     else:
-        counted, _ = comparison.deduplicate_seeds(groups)
+        counted, _ = run_groups.deduplicate_seeds(groups)
         # One film for each experiment.
         best = {_key(best_run(group)) for group in comparison.best_groups(counted, MOST_EXPERIMENTS)}
         summaries = [summarize(run, _key(run) in best) for run in begun]

@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from evolve.analysis import comparison, statistics
+from evolve.analysis import comparison, run_groups, statistics
 from evolve.analysis.champion import champion_of
-from evolve.analysis.comparison import Ranking, RunGroup
+from evolve.analysis.comparison import Ranking
 from evolve.analysis.generations import Evaluation, evaluation_of
+from evolve.analysis.run_groups import RunGroup
 from evolve.analysis.statistics import between, duration, number, words
 from evolve.config import flatten, without_implied
 from evolve.errors import pluralize, sanitize
@@ -69,7 +70,7 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
     """
     left = {group.label: remaining for group, remaining in zip(groups, connections, strict=True)}
     lines = []
-    by_environment = comparison.by_environment(groups)
+    by_environment = run_groups.by_environment(groups)
     for env_groups in by_environment:
         group = env_groups[0]
         result = _compared_result(env_groups) if len(env_groups) > 1 else _single_result(group, left[group.label])
@@ -82,7 +83,7 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connec
 def _single_result(group: RunGroup, connections: str) -> str:
     """Return a sentence about the only group of an environment."""
     score = comparison.held_out_score(group)
-    evolved = comparison.describe_searches([group])
+    evolved = run_groups.describe_searches([group])
     # Without a held-out mean, the sentence is about the training.
     if score is None:
         done = f"{group.num_generations:,} of {group.config.generations:,} generations"
@@ -170,7 +171,7 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     network or strategy has are left out.
     """
     first, *others = groups
-    differing = [comparison.group_differences(first.config, other.config) for other in others]
+    differing = [run_groups.group_differences(first.config, other.config) for other in others]
     of_first = {key: value for found in differing for key, value, _ in found}
     if not of_first:
         return None
@@ -181,7 +182,7 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     configs = [group.config for group in groups]
     # The last entry of a key stays in a dictionary, so `reversed` keeps the first group of each kind.
     kinds = {(config.network.name, config.strategy.name): config for config in reversed(configs)}.values()
-    pairs = [comparison.group_differences(kind, config) for kind in kinds for config in configs]
+    pairs = [run_groups.group_differences(kind, config) for kind in kinds for config in configs]
     shown = {key for found in pairs for key, _, _ in without_implied(found)}
     # "network.name" is sorted as "network.", so that it comes before the options of the network.
     keys = sorted(shown, key=lambda key: key.removesuffix("name"))
@@ -226,7 +227,7 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
     for group in groups:
         config = group.config
         start = "random genomes" if config.start_from is None else config.start_from.describe()
-        seeds = comparison.seeds_in_words(group.runs).removeprefix("seeds ").removeprefix("seed ")
+        seeds = run_groups.seeds_in_words(group.runs).removeprefix("seeds ").removeprefix("seed ")
         hidden = config.network.table().get("hidden")
         network = f"{config.network.name}, hidden {words(hidden)}" if hidden else config.network.name
         names = [group.label, config.env.id, network, config.strategy.name]
