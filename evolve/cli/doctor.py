@@ -131,8 +131,9 @@ def run_probe(
     answers = [line.partition(_MARK)[2] for line in out.splitlines() if _MARK in line]
     if answers:
         return json.loads(answers[0]), ""
-    # Without an answer, the last line is the reason. Launchers print frames of dashes around their messages.
+    # Without an answer, the last line is the reason, or the last line of an exception: launchers print more after it.
     said = [line for line in (err or out).splitlines() if line.strip(" -=*")]
+    said = [line for line in said if re.match(r"[\w.]*Error: ", line.strip())] or said
     return None, f"exit code {process.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
 
 

@@ -1,6 +1,7 @@
 """evolve export: write a run's champion for this or another program, or the run's numbers for other tools."""
 
 import argparse
+import os
 from functools import partial
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def _output(options: argparse.Namespace) -> tuple[str, Path]:
     by_suffix = {suffix: name for name, suffix in _SUFFIXES.items() if suffix}
     chosen = options.format or by_suffix.get(given.suffix if given else "", "champion")
     output = given or file.with_suffix(_SUFFIXES[chosen])
-    if output.exists() and output.samefile(file):
+    if os.path.exists(output) and output.samefile(file):  # Path.exists raises an error without permission
         raise InputError("output", "another file than FILE, which is not replaced", str(output))
     check_writable(output, (_SUFFIXES[chosen],) if options.format else tuple(by_suffix))
     return chosen, output

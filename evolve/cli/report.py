@@ -79,10 +79,12 @@ def path_for(runs: Sequence[PlannedRun]) -> Path:
     """
     # Relative paths without a common directory have the common path "".
     directory = Path(os.path.commonpath([run.path.parent for run in runs]) or ".")
-    own = {run.path.name for run in runs}
+    own = {run.path for run in runs}
+    if all(path in own for run in runs for path in run.path.parent.glob("seed-*.h5")):
+        return directory / "report.html"
     seeds = sorted({run.seed for run in runs})
-    is_shared = any(path.name not in own for path in directory.glob("seed-*.h5"))
-    return directory / f"report{'-seed-' + '-'.join(map(str, seeds[:_MOST_SEEDS])) if is_shared else ''}.html"
+    named = "-".join(map(str, seeds)) if len(seeds) <= _MOST_SEEDS else f"{seeds[0]}-to-{seeds[-1]}"
+    return directory / f"report-seed-{named}.html"
 
 
 def can_check_later(runs: Sequence[PlannedRun]) -> bool:

@@ -67,8 +67,9 @@ def _announces(size: str) -> bool:
     if not os.environ.get(size, "").isdigit():
         return False
     # `srun -n 4 --pty bash` opens a shell in one of four tasks. The commands in this shell are no ranks, but they
-    # inherit the shell's variables. srun itself starts ranks, also with --pty, and also from this shell.
-    return size != _SRUN or "SLURM_PTY_PORT" not in os.environ or not _is_in_shell()
+    # inherit the shell's variables. srun itself starts ranks, also with --pty, and also from this shell. With
+    # --mpi=pmix, a script between srun and a rank may look like a shell.
+    return size != _SRUN or "SLURM_PTY_PORT" not in os.environ or "PMIX_RANK" in os.environ or not _is_in_shell()
 
 
 def _is_in_shell() -> bool:

@@ -351,6 +351,8 @@ def connect() -> Transport:
     except (ImportError, RuntimeError) as error:
         # The MPI of a cluster may have another file name or ABI than those that mpi4py's wheels look for.
         cure = f"{how_to_install('mpi')} Or build mpi4py with your MPI: pip install --no-binary mpi4py mpi4py"
+        if isinstance(error, RuntimeError) and "MPI4PY_LIBMPI" in os.environ:
+            cure = "MPI4PY_LIBMPI names this library: unset it, or set it to the library of your mpirun."
         raise InputError(f"mpirun -n {size}", "a working mpi4py", one_line(error), cure) from None
     with StartWatch(rank, size, socket.gethostname(), ctypes.CDLL(MPI.__file__)) as watch:
         initialize(MPI)

@@ -474,3 +474,12 @@ def test_the_page_of_a_job_of_an_array_does_not_replace_the_page_of_another(tmp_
     assert path_for(planned(1, 2)) == tmp_path / "report.html"
     assert path_for(planned(2)) == tmp_path / "report-seed-2.html"
     assert path_for(planned(3, 1)) == tmp_path / "report-seed-1-3.html"
+    assert path_for(planned(*range(3, 20))) == tmp_path / "report-seed-3-to-19.html"
+    # A sweep: the page is in the directory above.
+    sweep = [SimpleNamespace(path=tmp_path / name / "seed-1.h5", seed=1) for name in "ab"]
+    for each in sweep:
+        each.path.parent.mkdir()
+        each.path.touch()
+    assert path_for(sweep) == tmp_path / "report.html"
+    (tmp_path / "b" / "seed-2.h5").touch()
+    assert path_for(sweep) == tmp_path / "report-seed-1.html"
