@@ -250,6 +250,12 @@ def test_a_body_that_moves_in_a_gif_leaves_no_shadow(tmp_path):
         assert (np.asarray(written.convert("RGB"))[:, :45] == 255).all()
 
 
+def test_the_network_is_below_a_wide_frame():
+    width, height = Painter(np.zeros((100, 600, 3), np.uint8), None, with_network=True).size
+    assert (width, height > 400) == (600, True)
+    assert Painter(np.zeros((400, 600, 3), np.uint8), None, with_network=True).size[0] == 1000
+
+
 def test_a_high_and_narrow_frame_is_not_enlarged_beyond_a_screen():
     assert Painter(np.zeros((400, 100, 3), np.uint8), None).size[1] < 1000
     assert Painter(np.zeros((40, 100, 3), np.uint8), None).size[0] == 400

@@ -47,6 +47,7 @@ _FULL_LIGHT = 0.02  # weaker activity never gets the full light, even if no rece
 _FAINTEST = 0.04  # the share of the strongest activity below which a connection stays dark
 _NARROWEST = 320  # pixels: narrower frames are enlarged
 _HIGHEST = 1080  # pixels of an enlarged frame
+_WIDE = 2.0  # the width of a frame with the network below it, in heights
 _RESERVED = (("step", "0000"), ("return", "-000.00"))  # a name, and a text as wide as the room for its value
 _PANEL_WIDTH = (0.5, 0.75)  # the least and the greatest width of the network panel, as a share of the frame's width
 
@@ -243,8 +244,11 @@ class Painter:
 
     def __init__(self, frame: UInt8, max_width: int | None, with_network: bool = False) -> None:
         height, width = frame.shape[:2]
+        # Beside a wide frame, a panel would be too low for a network, so it is below the frame.
+        is_below = with_network and width > _WIDE * height
+        is_beside = with_network and not is_below
         # The width of the panel, as a share of the frame's width. The panel is square if the limits allow it.
-        panel = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if with_network else 0.0
+        panel = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if is_beside else 0.0
         # A narrow frame is enlarged by a whole number, unless the film would be higher than `_HIGHEST`, or wider than
         # `max_width`.
         scale = float(max(1, min(math.ceil(_NARROWEST / width), _HIGHEST // height)))
@@ -257,9 +261,13 @@ class Painter:
         self._text_size = max(12, min(20, whole // 38))
         self._rows = 1 if whole >= 36 * self._text_size else 2
         self._strip = round(self._text_size * (0.8 + 1.3 * self._rows))
-        self._strip += (self._frame_size[1] + self._strip) % 2
-        self.size = whole, self._frame_size[1] + self._strip
-        self._panel_size = (whole - self._frame_size[0], self._frame_size[1]) if with_network else None
+        below = round(_PANEL_WIDTH[0] * self._frame_size[0]) if is_below else 0
+        self._strip += (self._frame_size[1] + self._strip + below) % 2
+        self.size = whole, self._frame_size[1] + self._strip + below
+        # The left upper corner of the panel, which reaches to the right lower corner of the picture; None without it.
+        self._corner: tuple[int, int] | None = None
+        if with_network:
+            self._corner = (0, self._strip + self._frame_size[1]) if is_below else (self._frame_size[0], self._strip)
         self._panel: NetworkPanel | None = None
 
     def paint(self, frame: UInt8, label: Label, activity: Activity | None = None) -> Any:
@@ -271,13 +279,13 @@ class Painter:
             larger = self._frame_size[0] > seen.size[0]
             seen = seen.resize(self._frame_size, image.Resampling.NEAREST if larger else image.Resampling.LANCZOS)
         page = image.new("RGB", self.size, _PAPER)
-        if self._panel_size:
-            page.paste(_NIGHT, (self._frame_size[0], self._strip, *self.size))
+        # If the film is a column wider than the frame, and no panel is beside it, the last column is shown twice.
+        for x in (self.size[0] - self._frame_size[0], 0):
+            page.paste(seen, (x, self._strip))
+        if self._corner is not None:
+            page.paste(_NIGHT, (*self._corner, *self.size))
             if self._panel is not None and activity is not None:
-                page.paste(self._panel.paint(activity), (self._frame_size[0], self._strip))
-        else:  # if the film is a column wider than the frame, this shows the last column twice
-            page.paste(seen, (self.size[0] - self._frame_size[0], self._strip))
-        page.paste(seen, (0, self._strip))
+                page.paste(self._panel.paint(activity), self._corner)
         self._write(library("PIL.ImageDraw").Draw(page), label)
         return page
 
@@ -316,8 +324,9 @@ class Painter:
     def card(self, title: str, below: str, network: DrawnNetwork | None) -> Any:
         """Return a title card with a line below the title. The next pictures show this network."""
         self._panel = None
-        if network is not None and self._panel_size:
-            self._panel = NetworkPanel(network, self._panel_size)
+        if network is not None and self._corner is not None:
+            x, y = self._corner
+            self._panel = NetworkPanel(network, (self.size[0] - x, self.size[1] - y))
         page = library("PIL.Image").new("RGB", self.size, _PAPER)
         draw = library("PIL.ImageDraw").Draw(page)
         width, height = self.size
