@@ -343,6 +343,10 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
         return UnknownKeyError(key, known)
     # Pydantic reports one error for each type that a setting may have: "true or false or 'auto'".
     kinds = [_expected(model, error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
+    # A validator of another package need not say what it expects.
+    if first["type"] in ("value_error", "assertion_error") and not model.__module__.startswith("evolve."):
+        message = re.sub(r"^(Value error|Assertion failed), ", "", first["msg"])
+        return InputError.plainly(key, f"{key}: {message}, got {first['input']!r}")
     # If the type is wrong, quotes distinguish the text "5" from the number 5.
     got = repr(first["input"]) if first["type"].endswith("_type") else first["input"]
     cure = ""

@@ -274,7 +274,9 @@ def check_observation(space: Space, observation: Any) -> None:
     if kind in ("Discrete", "MultiDiscrete"):
         first = np.asarray(space.start)
         last = first + (space.n if kind == "Discrete" else space.nvec) - 1
-        if values.dtype.kind not in "biu" or (values < first).any() or (values > last).any():
+        if values.dtype.kind not in "biu":
+            raise ValueError(f"{values.tolist()!r} of the type {values.dtype}, not an integer")
+        if (values < first).any() or (values > last).any():
             raise ValueError(f"{values.tolist()!r}, which is outside the integers {first.tolist()} to {last.tolist()}")
     elif values.dtype.kind in "cSU":  # a conversion to real numbers drops an imaginary part, and reads texts
         raise ValueError(f"the type {values.dtype}, not real numbers")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import field_validator
 
 from evolve.genome import Genomes
 from evolve.strategies import Strategy
@@ -107,3 +108,20 @@ class Ignoring(Measuring):
 
 
 ignoring = GaOptions, Ignoring
+
+
+class CheckedOptions(GaOptions):
+    """Settings with a validator of their own."""
+
+    v: int = 1
+    """A number."""
+
+    @field_validator("v")
+    @classmethod
+    def _no_five(cls, value):
+        if value == 5:
+            raise ValueError("v must not be five")
+        return value
+
+
+checked = CheckedOptions, Ga

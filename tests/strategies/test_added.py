@@ -65,3 +65,8 @@ def test_a_strategy_that_ignores_a_given_genome_is_refused(tmp_path):
     start = np.zeros(evolve.train(SMALL, output=tmp_path).champion().genome.num_weights)
     with pytest.raises(InputError, match=r"whose start fails .*the first state is not the given genome"):
         evolve.train(SMALL, strategy="added:ignoring", start_from=start)
+
+
+def test_a_validator_of_another_package_is_quoted():
+    with pytest.raises(InputError, match=r"^strategy\.v: v must not be five, got 5$"):
+        evolve.train(SMALL, strategy={"name": "added:checked", "v": 5})
