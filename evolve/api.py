@@ -9,6 +9,7 @@ signal handler is left.
 """
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -39,6 +40,7 @@ from evolve.training.plan import plan_from_arguments, plan_runs, preview, sweep_
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_rows
 
+_LOG = logging.getLogger("evolve")
 _MAX_SENT_BYTES = 2**29
 """Rank 0 sends smaller run files to the other ranks. The other ranks read larger run files from the disk."""
 
@@ -224,8 +226,9 @@ def train(
             seconds.
         tensorboard: The directory of event files for TensorBoard, which grow with each generation. The files of this
             run are in `<tensorboard>/<directory of the run file>/seed-S`.
-        callbacks: Functions that are called with each generation. `evolve.load` finds the generation in the run file.
-            If one returns False, the run stops. In a script of several ranks only rank 0 calls them.
+        callbacks: Functions that are called with each generation. In a script of one process, `evolve.load` finds the
+            generation in the run file. If one returns False, the run stops. In a script of several ranks only rank 0
+            calls them.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the
             name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`. `start_from`
             is the genome with which the search begins: a path as in TOML, a run, a champion file, a policy, or a vector
@@ -348,9 +351,11 @@ def sweep(
         try:
             runs.append(train_one(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
         except EpisodeError as error:
+            _LOG.error("%s: %s", store.path_of(config.directory(), seed), error)
             failed.append(error)
     if failed:
-        raise failed[0]
+        first, count = failed[0], f"{len(failed)} of {len(planned)} runs failed; the first: "
+        raise EpisodeError(f"{count if len(planned) > 1 else ''}{first.which}", first.message, first.key)
     return Sweep(runs, [values for values, *_ in planned])
 
 
@@ -367,7 +372,8 @@ def iterate(
 ) -> Iterator[Generation]:
     """Evolve an experiment as `train` does, and yield each generation on every rank.
 
-    `evolve.load` finds the generation in the run file. If a script leaves the loop early, the run can be resumed.
+    In a script of one process, `evolve.load` finds the generation in the run file. If a script leaves the loop early,
+    the run can be resumed.
     """
     check_not_importing()
     options = RunOptions(resume, overwrite, progress, sees_each=True)

@@ -190,3 +190,12 @@ def test_a_failed_run_does_not_end_a_sweep(tmp_path):
     with pytest.raises(evolve.EpisodeError, match="the motor burnt out"):
         evolve.sweep(grid, **small, output=tmp_path)
     assert [store.read(path).complete for path in sorted(tmp_path.glob("*/*.h5"))] == [True, False, True]
+
+
+def test_a_sweep_does_not_need_the_directory_that_its_output_replaces(tmp_path, monkeypatch):
+    monkeypatch.setenv("SCRATCH_OF_A_TEST", str(tmp_path))
+    run = evolve.train(env=ENV, network="mlp", output="$SCRATCH_OF_A_TEST/first", **SMALL)
+    assert run.path.parent == tmp_path / "first"
+    monkeypatch.delenv("SCRATCH_OF_A_TEST")
+    swept = evolve.sweep({"population": [4]}, run.config, output=tmp_path / "second")
+    assert swept[0].complete

@@ -122,7 +122,7 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ran
         compared, note = _compare([_unranked(group, score, metric) for group in groups_of_env])
         rows += compared
         notes += [different_tasks(groups_of_env, evaluated), different_budgets(groups_of_env)]
-        notes += [_different_code(groups_of_env), _mixed_lengths(groups_of_env), note]
+        notes += [_different_code(groups_of_env), _mixed_lengths(groups_of_env, score), note]
     return Ranking(kind, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
 
@@ -153,13 +153,11 @@ def different_budgets(groups: Sequence[RunGroup]) -> str:
     return f"{env}: the experiments have different budgets, of {min(budgets):,} to {max(budgets):,} episodes in a run."
 
 
-def _mixed_lengths(groups: Sequence[RunGroup]) -> str:
-    """Return a note if a mean is of champions of different lengths of training; empty otherwise."""
-    # If any run has held-out episodes, means are of such runs only.
-    is_evaluated = any(run.held_out is not None for group in groups for run in group.runs)
+def _mixed_lengths(groups: Sequence[RunGroup], score: Callable[[StoredRun], float]) -> str:
+    """Return a note if a mean score is of champions of different lengths of training; empty otherwise."""
     mixed = []
     for group in groups:
-        counted = [run for run in group.runs if run.held_out is not None or not is_evaluated]
+        counted = [run for run in group.runs if np.isfinite(score(run))]
         lengths = [run.num_generations for run in counted]
         # Seeds that have used up one budget of steps were trained for equal lengths.
         budget = group.config.early_stop.steps

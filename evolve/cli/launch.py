@@ -35,6 +35,7 @@ from evolve.config import seconds
 from evolve.errors import InputError, Stopped, pluralize
 
 _MAX_FUTILE = 3  # attempts in a row without progress: no new generation, and no run that has ended
+_LEAST_FUTILE = 60.0  # seconds; a SLURM job that is stopped earlier may have had no time for progress
 _MAX_PAUSE = 10.0  # seconds
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
 # After the end of rank 0, mpirun may run on for `_END_SECONDS` plus `_END_SECONDS_PER_RANK` for each rank.
@@ -50,10 +51,11 @@ def run_until_complete(job: "Launch") -> int:
     available again. `evolve launch` gives up after three attempts in a row without progress: no generation was
     completed, and no run of the job has ended. A job that SLURM has restarted three times is such an attempt, too.
     """
-    begun = job.progress()
+    begun, started = job.progress(), time.monotonic()
     code = _resume_until_complete(job, begun)
     restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
-    if code == Stopped.exit_code and restarts >= _MAX_FUTILE and job.progress() == begun:
+    lasted = time.monotonic() - started
+    if code == Stopped.exit_code and restarts >= _MAX_FUTILE and lasted > _LEAST_FUTILE and job.progress() == begun:
         why = f"SLURM has restarted this job {restarts} times, and now it made no progress in all its time: given up"
         job.say(f"{why}. Give the job more time, or the run fewer episodes in a generation")
         return 1

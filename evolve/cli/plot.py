@@ -62,7 +62,7 @@ def _draw_curves(files: list[Path], output: Path, over: str, load: bool, prints_
     if over == "time" or load:  # equal runs of several machines differ in their time
         groups = run_groups.by_machine(groups)
     shown = _deduplicated(groups, prints_notes)
-    if prints_notes and (uneven := run_groups.uneven_lengths(shown)):
+    if prints_notes and over == "generation" and (uneven := run_groups.uneven_lengths(shown)):
         _say(uneven)
     figures.save(figures.draw_curves(shown, over, load=load), output)
     return all(run.complete for run in runs)

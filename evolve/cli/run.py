@@ -290,10 +290,20 @@ def run_all(app: App, request: Request) -> None:
     # The hint is for users that start mpirun themselves. A supervisor starts mpirun for the user.
     if app.transport.could_tolerate and not mpirun.is_supervised():
         _say(_HINT_ON_LOSSES)
-    _evolve(app, runs, {each.run.path for each in replaced}, request, after_generation)
-    page = report.write_after_runs(app, runs) if request.report else ""
+    failed = _evolve(app, runs, {each.run.path for each in replaced}, request, after_generation)
+    begun = [run for run in runs if run.path not in failed or store.read_progress(run.path)[0]]
+    page = report.write_after_runs(app, begun) if request.report and begun else ""
+    _check_none_failed(runs, failed, page)
     can_film = _can_film(runs[0].experiment.config.env)
     print(steps_after([run.path for run in runs], page, can_film), flush=True)
+
+
+def _check_none_failed(runs: Sequence[PlannedRun], failed: Sequence[Path], page: str) -> None:
+    """Raise RunError if runs of a study have failed. page: a line about the page of the other runs, or ""."""
+    if failed:
+        print(page, end="\n" if page else "", flush=True)
+        names = statistics.listed([str(path) for path in failed])
+        raise RunError(f"{len(failed)} of {len(runs)} runs failed, see above: {names}")
 
 
 def _can_film(env: EnvOptions) -> bool:
@@ -356,15 +366,15 @@ def _evolve(
     replaced: set[Path],
     request: Request,
     after_generation: Callable[[], None] | None,
-) -> None:
-    """Evolve runs one after another.
+) -> list[Path]:
+    """Evolve runs one after another. Return the paths of those that have failed, of several runs.
 
     replaced: The paths of run files to replace.
     after_generation: Called after each generation, if given.
     """
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
-    failed = []
+    failed: list[Path] = []
     for number, run in enumerate(runs, 1):
         # `number` counts from 1, so `runs[number:]` are the later runs.
         still_to_replace = [later for later in runs[number:] if later.path in replaced]
@@ -402,7 +412,7 @@ def _evolve(
                 if len(runs) == 1:
                     raise
                 print_error("run", error)
-                failed.append(str(run.path))
+                failed.append(run.path)
                 app.stop.stop_message = ""
                 continue
             print(_summary(file, run.experiment.config), flush=True)
@@ -410,8 +420,7 @@ def _evolve(
             if math.isnan(file.best[0]):
                 _say(_failure_warning(file))
             app.stop.stop_message = ""
-    if failed:
-        raise RunError(f"{len(failed)} of {len(runs)} runs failed, see above: {statistics.listed(failed)}")
+    return failed
 
 
 class _FailedRunError(RunError):

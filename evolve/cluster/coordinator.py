@@ -223,6 +223,7 @@ class Coordinator:
             rollout.call_on_fault(watchdog.pat)  # within a tick, several episodes may hang one after another
             while done < len(items):
                 self._check_stop()
+                watchdog.ring()
                 watchdog.pat()
                 try:
                     if submitted < len(items) and rollout.pending <= at_once:

@@ -371,10 +371,9 @@ def check_ranks(MPI: Any, size: int) -> None:
         if argument.startswith("srun"):
             # MPICH's wheels do not know PMIx.
             pmix = "" if "MPICH" in library else "use srun --mpi=pmix if SLURM has it (srun --mpi=list), or "
-            cure = (
-                f"{pmix}start mpirun in the batch script. For one process, as in a shell: unset SLURM_STEP_NUM_TASKS."
-            )
+            cure = f"{pmix}start mpirun in the batch script."
             cure = cure[0].upper() + cure[1:]
+            cure += " For a single process, as in a shell, run unset SLURM_STEP_NUM_TASKS first."
             raise InputError(argument, f"a way to tell {library} of the other ranks", "none", cure)
         cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."
         raise InputError(argument, f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)

@@ -49,10 +49,10 @@ class Watchdog:
 
     Native code delays the exception. If `patience(limit)` seconds pass, the watchdog prints a traceback. Outside the
     main thread it does nothing. Between the first `pat` and `disarm` it uses the process's SIGALRM, its interval timer
-    and the timer of `faulthandler`. An alarm that the program has set before still comes in time; `disarm` restores its
-    handler and the rest of its time. As a context manager it pats at the beginning and disarms at the end. It handles
-    SIGTSTP (Ctrl-Z, SLURM), unless the program handles or ignores this signal: after the suspension it counts from 0
-    again.
+    and the timer of `faulthandler`; `disarm` restores the handler and the rest of the interval timer. An alarm that the
+    program has set before comes at the next call of `ring`. As a context manager it pats at the beginning and disarms
+    at the end. It handles SIGTSTP (Ctrl-Z, SLURM), unless the program handles or ignores this signal: after the
+    suspension it counts from 0 again.
 
     Args:
         limit: In seconds.
@@ -91,6 +91,19 @@ class Watchdog:
         self._warned, self._raised = False, 0
         if now - self._delayed_at > 5 * self._every:  # more rarely than the alarm, because the timer starts a thread
             self._delay_traceback(now)
+
+    def ring(self) -> None:
+        """Let the alarm come that the program has set before, if it is due. The program's handler may raise anything.
+
+        So call this where no environment runs, and where exceptions leave the watched code.
+        """
+        now = time.monotonic()
+        if self._patted_at == -math.inf or now < self._due or len(_WATCHING) > 1:  # an outer watchdog's alarm waits
+            return
+        self._due = now + self._interval if self._interval else math.inf
+        self.disarm()  # the handler may set another alarm, which `pat` takes over
+        signal.raise_signal(signal.SIGALRM)
+        self.pat()
 
     def disarm(self) -> None:
         """Watch nothing until the next call of `pat`."""
@@ -134,15 +147,11 @@ class Watchdog:
 
     def _begin(self, now: float) -> None:
         self._hurries = False
-        is_outer = not _WATCHING
         _WATCHING.append(self)
         earlier = signal.signal(signal.SIGALRM, self._interrupt)
         self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
         left, self._interval = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
         self._due = now + left if left else math.inf
-        # The alarm of an outer watchdog waits.
-        self._rings_for_program = is_outer and left > 0
-        self._set_alarm()
         # If the program handles or ignores SIGTSTP itself, leave that as it is.
         self._handles_suspension = signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
         if self._handles_suspension:
@@ -158,22 +167,7 @@ class Watchdog:
         self._delay_traceback(time.monotonic())
 
     def _set_alarm(self) -> None:
-        seconds = SOON if self._hurries else self._limit
-        if self._rings_for_program:
-            # A little later, because an alarm that rings before `_due` would count as the watchdog's own.
-            seconds = min(seconds, max(self._due - time.monotonic(), 0.0) + 1e-3)
-        signal.setitimer(signal.ITIMER_REAL, seconds, self._grace)
-
-    def _ring_for_program(self, number: int, frame: FrameType | None) -> None:
-        """Act as the signal of the program's own alarm, whose handler may raise an exception."""
-        self._due = time.monotonic() + self._interval if self._interval else math.inf
-        self._rings_for_program = self._interval > 0
-        self._set_alarm()
-        if callable(self._earlier_handler):
-            self._earlier_handler(number, frame)
-        elif self._earlier_handler == signal.SIG_DFL:  # it ends the process
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
+        signal.setitimer(signal.ITIMER_REAL, SOON if self._hurries else self._limit, self._grace)
 
     def _delay_traceback(self, now: float) -> None:
         """Start the timer of the traceback anew, in the thread of `faulthandler`."""
@@ -182,11 +176,8 @@ class Watchdog:
         if descriptor is not None:
             faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         """Interrupt at the second alarm: the first one may come after SIGSTOP, which `_suspend` cannot handle."""
-        if self._rings_for_program and time.monotonic() >= self._due:
-            self._ring_for_program(number, frame)
-            return
         if self._paused:
             # The alarm rings at intervals during the pause. Each time it puts the traceback off.
             self._delay_traceback(time.monotonic())

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -245,15 +246,18 @@ def _with_tuples(value: Any, field: FieldInfo | None) -> Any:
 
 
 def _as_annotated(value: Any, annotation: Any) -> Any:
-    """Return a list as a tuple, also within a tuple, where an annotation has a tuple."""
-    # TOML has no tuples, and a strict model refuses a list for a tuple. An annotation may have a union around it.
-    tuples = [kind for kind in (annotation, *get_args(annotation)) if get_origin(kind) is tuple]
-    if not isinstance(value, list) or not tuples:
+    """Return a list as a tuple, also within a list or a tuple, where an annotation has a tuple."""
+    # TOML has no tuples, and a strict model refuses a list for a tuple.
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        kinds = [kind for kind in get_args(annotation) if get_origin(kind) in (tuple, list)]
+        annotation = kinds[0] if kinds else None
+    parts = get_args(annotation)
+    if not isinstance(value, list) or get_origin(annotation) not in (tuple, list) or not parts:
         return value
-    kinds = get_args(tuples[0])
-    if Ellipsis in kinds or len(kinds) != len(value):  # the model refuses a wrong number
-        kinds = (kinds[0],) * len(value)
-    return tuple(_as_annotated(each, kind) for each, kind in zip(value, kinds, strict=True))
+    if len(parts) != len(value) or Ellipsis in parts:  # the model refuses a wrong number
+        parts = (parts[0],) * len(value)
+    made = [_as_annotated(each, part) for each, part in zip(value, parts, strict=True)]
+    return tuple(made) if get_origin(annotation) is tuple else made
 
 
 class UnknownKeyError(InputError):

@@ -124,7 +124,7 @@ def load(points: Sequence[EntryPoint], argument: str) -> Kind:
 
 def _check_defaults(options: type[Options], kind: str, argument: str) -> None:
     """Raise InputError if TOML cannot hold the defaults of options, so that a run file could not be read."""
-    expected = f"options of {kind} whose defaults TOML can hold, without an option called name"
+    expected = f"options of {kind} whose defaults can be read back from TOML, without an option called name"
     if "name" in options.model_fields:
         raise InputError(argument, expected, "the option name")
     try:
@@ -132,10 +132,9 @@ def _check_defaults(options: type[Options], kind: str, argument: str) -> None:
     except ValidationError:  # an option without a default
         return
     try:
-        options.model_validate(tomllib.loads(tomli_w.dumps(defaults.model_dump(mode="json", exclude_none=True))))
-    except (TypeError, ValueError) as error:  # ValidationError is a ValueError
-        got = error.errors()[0]["loc"][0] if isinstance(error, ValidationError) else one_line(error)
-        raise InputError(argument, expected, f"an error of {got}") from error
+        parse(options, tomllib.loads(tomli_w.dumps(defaults.model_dump(mode="json", exclude_none=True))), lenient=True)
+    except (TypeError, ValueError, InputError) as error:
+        raise InputError(argument, expected, error if isinstance(error, InputError) else one_line(error)) from error
 
 
 Value = TypeVar("Value")

@@ -42,6 +42,8 @@ LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
 POLL_SECONDS = 0.002
 """The interval at which a thread without episodes checks whether another thread can still give some."""
+_GIVE_SECONDS = 1.0
+"""To give episodes takes milliseconds; a thread that pauses waits no longer for them."""
 _STACK_BYTES = 2**23
 """The stack of a thread. Rigid-body kernels need 400 kB; a script may have set less."""
 _TICK_SECONDS = 0.004
@@ -452,17 +454,19 @@ class ThreadsState:
         least = max(2 * LEAST_GIVEN, largest // 2)
         if not self.empty or not part.can_give or len(self._queue) or running < least:
             return
-        with self._empty_lock:
-            # Another thread may have taken the last empty part since the test above.
-            if not self.empty:
-                return
-            other, given = self.empty.pop()
+        given = None
         try:
+            with self._empty_lock:
+                # Another thread may have taken the last empty part since the test above.
+                if not self.empty:
+                    return
+                other, given = self.empty.pop()
             part.give(other)
             self._running[part], self._running[other] = part.play.running, other.play.running
         finally:
-            # Also after an error, because the other thread waits for this event without a limit.
-            given.set()
+            # Also after an error, because the other thread waits for this event.
+            if given is not None:
+                given.set()
 
     def _wait_for_episodes(self, part: ExactRollout, patience: float) -> bool:
         """Wait until another thread gives running episodes to a part, or episodes wait in the queue.
@@ -485,6 +489,9 @@ class ThreadsState:
                     if (part, given) in self.empty:  # else another thread is giving
                         self.empty.remove((part, given))
                         return len(self._queue) > 0
+                # An exception, as of Ctrl-C, may have ended the main thread's `_give`. Then the rollout pauses.
+                if self.pausing.is_set() and not given.wait(_GIVE_SECONDS):
+                    return False
         return True
 
     def most_running_of(self, part: ExactRollout) -> int:

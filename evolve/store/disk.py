@@ -195,7 +195,10 @@ def _open_lock(lock: Path, flags: int) -> int:
     try:
         return os.open(lock, flags, 0o666)  # less the umask
     except PermissionError:
-        # A killed process of another user may have left it. It can be locked if it can be read.
+        # A killed process of another user may have left it. It can be locked if it can be read, but that is of no use
+        # in a directory that this user cannot write.
+        if flags & os.O_CREAT and not os.access(lock.parent, os.W_OK):
+            raise
         with contextlib.suppress(OSError):
             return os.open(lock, os.O_RDONLY)
         raise
@@ -215,6 +218,8 @@ def _lock(path: Path, descriptor: int) -> bool:
     except BlockingIOError:
         raise _locked_error(path, descriptor) from None
     except OSError as error:
+        if error.errno == errno.EBADF:  # NFS locks no file that is only open for reading
+            raise PermissionError(errno.EACCES, "a lock file of another user", str(_lock_of(path))) from None
         if error.errno not in NO_LOCKS:
             raise
         return False

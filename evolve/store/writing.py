@@ -108,6 +108,8 @@ class RunFile(RunLog):
 
         Raises InputError for arrays that a reader would refuse, and RunError as `flush` does.
         """
+        if os.getpid() != self._writer:
+            raise RunError(f"{self.path} is written by process {self._writer}, so its fork cannot go on with the run")
         if len(checkpoint) > schema.MOST_ENTRIES:
             expected = f"at most {schema.MOST_ENTRIES:,} arrays in the run file"
             raise InputError("strategy.name", expected, len(checkpoint))
@@ -175,6 +177,8 @@ class RunFile(RunLog):
                 self._replace()
         except OSError as error:
             mend = "Free disk space or mend the error"
+            if isinstance(error, PermissionError):
+                mend = "Allow writing to the file and its directory"
             if not self._target.parent.exists():
                 mend = "Put its directory back"
             # The earlier generations of the run are nowhere else.

@@ -302,6 +302,7 @@ def _play(
 
         show_step(bool(engine.faults))  # the observation of reset
         while True:
+            watchdog.ring()
             watchdog.pat()
             results = rollout.tick()
             failures = rollout.take_failures()

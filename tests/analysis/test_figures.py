@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import boxes, make_runs, texts_of
 
+import evolve
 from evolve import networks, store
 from evolve.analysis import comparison, figures
 from evolve.analysis.comparison import compare_groups
@@ -82,6 +83,21 @@ def test_curves_over_steps_compare_runs_at_equal_steps(runs):
     (best,) = [points for points in lines if (points[:, 0] == points[:, 1]).all()]
     assert (best[0, 0], best[-1, 0], len(best)) == (1000, 5000, 17)
     assert figures.draw_curves([both]).axes[0].lines[0].get_xdata()[-1] == 4  # over generations
+
+
+def test_no_search_is_marked_beyond_the_end_of_the_shortest_run(tmp_path):
+    strategy = {"name": "snes", "pruning_every": 2}
+    for seed in (1, 2):
+        evolve.train(env={"id": "CartPole-v1", "engine": "exact"}, network="mlp", strategy=strategy, generations=6,
+                     population=4, episodes=1, held_out_episodes=0, seed=seed, output=tmp_path)  # fmt: skip
+    (group,) = read_groups(sorted(tmp_path.glob("*.h5")))[1]
+    short, long = group.runs
+    long = replace(long, records=tuple(replace(record, steps=50 * record.steps) for record in long.records))
+    panel = figures.draw_curves([replace(group, runs=(short, long))], "steps").axes[0]
+    end = panel.get_xlim()[1]
+    assert all(text.get_position()[0] <= end for text in panel.texts if text.get_va() == "bottom")
+    named = figures.draw_curves([group], "steps").axes[0].texts
+    assert any(text.get_text() == "round 2" for text in named)
 
 
 def test_a_damaged_file_whose_generations_took_no_time_is_drawn(runs):

@@ -183,6 +183,8 @@ def test_a_launch_that_was_asked_to_stop_does_not_begin_again():
 )
 def test_a_slurm_job_without_progress_is_not_restarted_for_ever(monkeypatch, restarts, progress, code):
     monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
+    clock = iter([0.0, 61.0])
+    monkeypatch.setattr("evolve.cli.launch.time", SimpleNamespace(monotonic=lambda: next(clock)))
     made, said = attempts([Outcome(75, is_from_rank_0=True)], [progress])
     assert run_until_complete(made) == code
     assert [line.endswith("fewer episodes in a generation") for line in said] == [True] * (code == 1)

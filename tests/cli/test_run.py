@@ -473,10 +473,11 @@ def test_a_failed_run_does_not_end_a_study(call, tmp_path):
         [sweep]
         env.kwargs.share = [0.0, 1.0, 1e-9]
     """)
-    done = call("run", "study.toml", "-o", "out")
+    done = call("run", "study.toml", "-o", "out", "--report")
     last = done.err.strip().splitlines()[-1]
     assert done.code == 1
     assert "the motor burnt out" in done.err
+    assert "report of 2 runs" in (tmp_path / "out" / "report.html").read_text()
     assert last == "evolve.run: 1 of 3 runs failed, see above: out/share=1.0/seed-0.h5"
     assert [store.read(path).complete for path in sorted(tmp_path.glob("out/*/*.h5"))] == [True, False, True]
 

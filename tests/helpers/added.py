@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from evolve.genome import Genomes
 from evolve.strategies import Strategy
@@ -78,6 +78,10 @@ class NestedOptions(GaOptions):
 
     ranges: tuple[tuple[float, float], ...] = ((1.0, 2.0), (3.0, 4.0))
     """Pairs."""
+    listed: list[tuple[float, float]] = Field([(1.0, 2.0)])
+    """A list of pairs."""
+    optional: tuple[int, ...] | None = None
+    """Numbers, or nothing."""
 
 
 class InfiniteOptions(GaOptions):

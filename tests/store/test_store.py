@@ -754,9 +754,12 @@ def test_a_fork_does_not_write(path):
         if pid == 0:
             try:
                 file.flush()
-            finally:
+                with pytest.raises(RunError, match="its fork cannot go on"):
+                    file.append(record(2), {})
                 os._exit(0)
-        os.waitpid(pid, 0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
         assert on_disk(path) == 1
         file.flush()
         assert on_disk(path) == 2

@@ -450,6 +450,9 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
             for first in {first for first, _ in searches if first < len(own)}:
                 begun.setdefault(first, []).append(own[first - 1 : first + 1].mean())
         places = {first: float(np.median(middles)) for first, middles in begun.items()}
+        # The curve ends with the shortest run, and a longer run may begin searches after that.
+        shown = {first for first, place in places.items() if place <= x[-1]}
+        named = {(first, kind) for first, kind in named if first in shown}
         # Names have room if any two are `_NAME_INCHES` apart. The whole x axis takes `panel_inches`.
         gaps = np.diff([places[first] for first, _ in sorted(named)])
         panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
@@ -459,8 +462,7 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
         for first, kind in sorted(named):
             panel.axvline(places[first], color=FAINT, lw=0.9, ls=":", zorder=1)
             panel.text(places[first], 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
-        # The curve ends with the shortest run, and a longer run may begin searches after that.
-        others = {first for first, _ in set.union(*found) - named if first in places and places[first] <= x[-1]}
+        others = {first for first, _ in set.union(*found) - named if first in shown}
         for first in sorted(others):
             how = {"color": facet.styles[group.name]["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
             panel.plot(places[first], 0.025, "^", **how)
