@@ -110,7 +110,7 @@ def without_links(path: Path) -> Path:
 
 
 def is_protected(path: Path) -> bool:
-    """Return whether a path is a file that nobody may write, or a link to one.
+    """Return whether a path is a read-only file, or a link to one.
 
     Its owner wants to keep it. Stores of DVC and git-annex link to such files, and name them by their content, so they
     must never change. The system would let the owner of the directory replace them.
