@@ -351,7 +351,8 @@ def sweep(
         try:
             runs.append(train_one(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
         except EpisodeError as error:
-            _LOG.error("%s: %s", store.path_of(config.directory(), seed), error)
+            if all_ranks().rank == 0:
+                _LOG.error("%s: %s", store.path_of(config.directory(), seed), error)
             failed.append(error)
     if failed:
         first, count = failed[0], f"{len(failed)} of {len(planned)} runs failed; the first: "

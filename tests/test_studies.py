@@ -199,3 +199,8 @@ def test_a_sweep_does_not_need_the_directory_that_its_output_replaces(tmp_path, 
     monkeypatch.delenv("SCRATCH_OF_A_TEST")
     swept = evolve.sweep({"population": [4]}, run.config, output=tmp_path / "second")
     assert swept[0].complete
+    # An output without a directory replaces none, so the sweep is beside the run and not among its files.
+    monkeypatch.setenv("SCRATCH_OF_A_TEST", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    beside = evolve.sweep({"population": [4]}, run.config, output={"genomes": "all"})
+    assert run.path.parent not in beside[0].path.parents

@@ -369,10 +369,9 @@ def check_ranks(MPI: Any, size: int) -> None:
         library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
         argument = started_by() or f"mpirun -n {size}"
         if argument.startswith("srun"):
-            # MPICH's wheels do not know PMIx.
-            pmix = "" if "MPICH" in library else "use srun --mpi=pmix if SLURM has it (srun --mpi=list), or "
-            cure = f"{pmix}start mpirun in the batch script."
-            cure = cure[0].upper() + cure[1:]
+            cure = "Use srun --mpi=pmix if SLURM has it (srun --mpi=list), or start mpirun in the batch script."
+            if "MPICH" in library:  # its wheels do not know PMIx
+                cure = "Start mpirun in the batch script."
             cure += " For a single process, as in a shell, run unset SLURM_STEP_NUM_TASKS first."
             raise InputError(argument, f"a way to tell {library} of the other ranks", "none", cure)
         cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."

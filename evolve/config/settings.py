@@ -338,7 +338,7 @@ class Config(Options):
     def directory(self) -> Path:
         """Return the directory of this experiment's run files. Raises InputError if it names an unset variable."""
         given = self.output.directory
-        if given is None:
+        if not given:
             return Path(f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}")
         # No shell expands "~" and "$NAME" in a file or in Python.
         expanded = os.path.expandvars(given)

@@ -152,6 +152,8 @@ class RunFile(RunLog):
         longest = _LONGEST_WAIT if self.on_disk else 0.0  # the first generation is written as early as possible
         multiple = _LEAST_MULTIPLE if self.serves_script else _USUAL_MULTIPLE
         interval = max(_LEAST_MULTIPLE * self.flush_cost, min(multiple * self.flush_cost, longest))
+        if self.serves_script and not self.on_disk:  # a script may be killed after the first generation that it sees
+            interval = 0.0
         if buffered > MAX_BUFFERED or time.monotonic() - self.flushed_at >= interval:
             self.flush()
 
@@ -350,11 +352,8 @@ def reopen(path: Path) -> RunFile:
         lock = Lock(path)
     except OSError as error:
         got = f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
-        expected, cure = (
-            "a run file and a directory that can be written",
-            "Change the permissions, or copy the run file.",
-        )
-        raise InputError(str(path), expected, got, cure) from None
+        expected = "a run file and a directory that can be written"
+        raise InputError(str(path), expected, got, "Change the permissions, or copy the run file.") from None
     with on_error(lock.release):
         run = read(path)
     file = RunFile(path, run.header, run.num_generations, run.steps, run.checkpoint, lock=lock, complete=run.complete,

@@ -277,9 +277,8 @@ def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, pop
     guard("champion", lambda genomes, state: check_genomes(genomes, 1, W))
     guard("to_arrays", stored)
     # Only the exceptions of these methods are caught here.
-    for name in ("start", "tell", "sums", "measures", "outcome", "survivors"):
-        guard(name)
-    for name in ("select", "origin", "champion_generation"):
+    unchecked = ("start", "tell", "sums", "measures", "outcome", "survivors", "select", "origin", "champion_generation")
+    for name in unchecked:
         guard(name)
     return strategy
 

@@ -260,7 +260,8 @@ def sweep_from_arguments(
         grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
         # The runs of a grid must not share the directory of existing runs. A sweep without a grid consists of these
         # runs, so it keeps their directory.
-        if grid and output is None and any(experiment.directory().glob("seed-*.h5")):
+        keeps = output is None or (isinstance(output, Mapping) and "directory" not in output)
+        if grid and keeps and any(experiment.directory().glob("seed-*.h5")):
             table["output"].pop("directory", None)
     _override_all(table, output, settings, complete=isinstance(experiment, Config))
     # Every run of the sweep can read a run or a champion file by its path. Other starts in memory have no path.

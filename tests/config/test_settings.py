@@ -403,6 +403,7 @@ def test_the_directory_of_run_files_may_have_environment_variables(monkeypatch):
         ("$SCRATCH/runs", "/scratch/ann/runs"),
         ("${SCRATCH}/a", "/scratch/ann/a"),
         ("price-5$", "price-5$"),
+        ("", "runs/CartPole-v1-hebbian-dag"),
     ):
         assert str(parse(Config, {"output": written}).directory()) == expected
     for written in ("$NOWHERE/runs", "${NOWHERE}/runs"):

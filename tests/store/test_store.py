@@ -743,6 +743,14 @@ def test_every_generation_that_other_processes_see_is_on_disk_while_flushes_are_
             assert on_disk(path) == g + 1
 
 
+def test_the_first_generation_that_a_script_sees_is_written_at_once(path):
+    with closing(store.create(path, header())) as file:
+        file.serve_script(elsewhere=False)
+        file.flush_cost = 1e6
+        file.append(record(0), {}, flush=False)
+        assert on_disk(path) == 1
+
+
 def test_a_fork_does_not_write(path):
     with closing(store.create(path, header())) as file:
         file.append(record(0), {})
