@@ -3,8 +3,9 @@
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
@@ -325,9 +326,15 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
     Raises:
         InputError: The table is invalid. The message describes the first invalid setting.
     """
+    # A validator may raise InputError. The error is no ValueError, so Pydantic passes it on unchanged.
+    validate = partial(model.model_validate, context={"lenient": lenient})
+    return explained(model, validate, dict(table), at)
+
+
+def explained(model: type[Model], validate: Callable[[Any], Model], table: Any, at: str = "") -> Model:
+    """Return `validate(table)`. Raises an InputError about the first of Pydantic's errors, otherwise as `parse`."""
     try:
-        # A validator may raise InputError. The error is no ValueError, so Pydantic passes it on unchanged.
-        return model.model_validate(dict(table), context={"lenient": lenient})
+        return validate(table)
     except ValidationError as invalid:
         error = _explain(model, invalid, at)
     except UnknownKeyError as unknown:  # from the registry that validates a section

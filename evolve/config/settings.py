@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from evolve.config import options
 from evolve.config.options import Distributions, Duration, Fitness, Kwargs, Metrics, Options, Rounds, Seeds, Table
@@ -293,6 +301,12 @@ class Config(Options):
     strategy: _Chosen = _default("strategy")
     compute: ComputeOptions = ComputeOptions()
     output: OutputOptions = OutputOptions()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, table: Any, validate: ModelWrapValidatorHandler["Config"]) -> "Config":
+        # `parse` explains errors, too, but a script may call `Config(…)`.
+        return options.explained(cls, validate, table)
 
     @model_validator(mode="after")
     def _check_randomize(self) -> "Config":

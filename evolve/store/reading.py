@@ -390,14 +390,32 @@ def run_files_in(path: Path) -> list[Path] | None:
     """Return the run files in or below a directory; None for another path. Raises InputError if there are none."""
     if not os.path.isdir(path):  # Path.is_dir would raise an error in a directory that cannot be searched
         return None
-    # In Python 3.11 `rglob` raises an error if `stat` fails, as for a link to too long a name.
-    walk = os.walk(path, onerror=lambda error: _LOG.warning("%s is left out: %s", error.filename, error.strerror))
-    names = (Path(folder, name) for folder, _, files in walk for name in fnmatch.filter(files, "seed-*.h5"))
+    names = (Path(folder, name) for folder, files in _folders(path) for name in fnmatch.filter(files, "seed-*.h5"))
     found = sorted(filter(os.path.isfile, names), key=by_numbers)
     if not found:
         got = "none in it or below it" if os.access(path, os.R_OK | os.X_OK) else "no permission to read it"
         raise InputError(str(path), "a directory that holds run files (seed-S.h5)", got)
     return found
+
+
+def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each folder in or below a directory once, with the names of its files."""
+
+    def warn(error: OSError) -> None:
+        _LOG.warning("%s is left out: %s", error.filename, error.strerror)
+
+    # Folders behind symbolic links come last, so that a folder has its own name if it also has a link. A link may lead
+    # to a folder above it. In Python 3.11 `rglob` raises an error if `stat` fails, as for a link to too long a name.
+    waiting, seen = [str(path)], set()
+    while waiting:
+        for folder, inner, files in os.walk(waiting.pop(0), onerror=warn):
+            real = os.path.realpath(folder)
+            if real in seen:
+                inner.clear()
+                continue
+            seen.add(real)
+            yield folder, files
+            waiting += filter(os.path.islink, (os.path.join(folder, name) for name in inner))
 
 
 def by_numbers(path: Path) -> tuple[list[list[str | float]], str]:

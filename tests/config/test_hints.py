@@ -63,6 +63,8 @@ def test_a_setting_of_another_strategy_names_the_strategies_that_have_it():
 def test_a_table_has_no_seed():
     with pytest.raises(InputError, match=r"no setting seed\. A file lists .* evolve\.train takes the argument seed=1"):
         parse(Config, {"seed": 1})
+    with pytest.raises(InputError, match=r"no setting seed\. A file lists .* evolve\.train takes the argument seed=1"):
+        Config(seed=1)
 
 
 @pytest.mark.parametrize("key", ["workers", "n_workers", "n_envs", "n_jobs", "num_processes"])

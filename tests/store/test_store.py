@@ -347,6 +347,18 @@ def test_a_directory_that_cannot_be_read_has_its_own_message(tmp_path, monkeypat
         store.run_files([tmp_path])
 
 
+def test_folders_behind_links_are_searched_once(tmp_path):
+    scratch, runs = tmp_path / "scratch", tmp_path / "runs"
+    for folder in (scratch / "a", runs / "b"):
+        folder.mkdir(parents=True)
+        (folder / "seed-1.h5").touch()
+    (runs / "a-link").symlink_to(scratch)
+    (runs / "latest").symlink_to("b")
+    (runs / "b" / "up").symlink_to(runs)
+    found = store.run_files([runs])
+    assert [str(path.relative_to(runs)) for path in found] == ["a-link/a/seed-1.h5", "b/seed-1.h5"]
+
+
 def test_a_failed_flush_leaves_the_old_file_whole(path, monkeypatch):
     file = write(path)
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))

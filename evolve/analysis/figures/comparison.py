@@ -160,6 +160,7 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
             panel.axvspan(*interval, color=COLOURS[0], alpha=0.2, lw=0, label="95 % interval of the mean")
         panel.axvline(statistics.mean(returns), color=COLOURS[0], lw=1.8, label="mean")
         panel.set_ylabel(counted)
+        panel.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         panel.grid(False, axis="x")
         if len(samples) > 1:
             panel.set_title(name)
