@@ -77,7 +77,8 @@ class Coordinator:
             return
         self._spec = spec
         self._own_rollout = None
-        self._workers.set_up(messages.Setup(spec.experiment, json.dumps(loaded_versions(spec.experiment))))
+        if self._workers:  # without workers, the versions are not needed
+            self._workers.set_up(messages.Setup(spec.experiment, json.dumps(loaded_versions(spec.experiment))))
 
     def forget_setup(self) -> None:
         """Set workers up again before the next batch. Needed after `dismiss`; the workers keep their shared state."""

@@ -4,6 +4,7 @@ import ast
 import hashlib
 import json
 import math
+import os
 import sys
 import time
 import tomllib
@@ -166,8 +167,9 @@ def _fingerprint(content: bytes) -> str:
 
 def source_files(part: str = "") -> list[Path]:
     """Return the source files of evolve, or of one of its packages. The order is the same everywhere."""
-    folder = SOURCE / "evolve" / part
-    return sorted(path for ending in ("py", "h", "c", "cu") for path in folder.rglob(f"*.{ending}"))
+    # `os.walk` is three times as fast as `Path.rglob`.
+    found = ((folder, name) for folder, _, names in os.walk(SOURCE / "evolve" / part) for name in names)
+    return sorted(Path(folder, name) for folder, name in found if name.endswith((".py", ".h", ".c", ".cu")))
 
 
 @cache

@@ -242,8 +242,9 @@ def source_digest() -> str:
     """Return 16 hexadecimal digits of the SHA-256 of evolve's source files, compiled kernels not included."""
     digest = hashlib.sha256()
     for path in source_files():
-        digest.update(f"{path.relative_to(SOURCE).as_posix()}\n{path.stat().st_size}\n".encode())
-        digest.update(path.read_bytes())
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(SOURCE).as_posix()}\n{len(content)}\n".encode())
+        digest.update(content)
     return digest.hexdigest()[:16]
 
 
