@@ -4,8 +4,8 @@ Under `mpirun -n R python script.py` every rank calls the same functions and get
 the other ranks play episodes. With `workers`, the process of the script starts such ranks itself. The process receives
 each generation from their rank 0, and tells this rank whether to go on.
 
-Functions print only with `progress=True`. During a call an alarm limits the time of environments. After the call no
-signal handler is left.
+Functions print only with `progress=True`. During a call, an alarm (SIGALRM) interrupts an environment that hangs. After
+the call, the script has its own signal handlers again.
 """
 
 import json
@@ -226,9 +226,9 @@ def train(
             seconds.
         tensorboard: The directory of event files for TensorBoard, which grow with each generation. The files of this
             run are in `<tensorboard>/<directory of the run file>/seed-S`.
-        callbacks: Functions that are called with each generation. In a script of one process, `evolve.load` finds the
-            generation in the run file. If one returns False, the run stops. In a script of several ranks only rank 0
-            calls them.
+        callbacks: Functions that are called with each generation. If a function returns False, the run stops. In a
+            script of several ranks only rank 0 calls the functions. In a script of one process, a function can already
+            read the generation from the run file with `evolve.load`.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the
             name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`. `start_from`
             is the genome with which the search begins: a path as in TOML, a run, a champion file, a policy, or a vector
@@ -245,6 +245,7 @@ def train(
     make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume)
 
     def see(plan: PlannedRun, generations: Iterator[Generation]) -> None:
+        """Pass each generation to TensorBoard and to the callbacks, until a callback returns False."""
         with live_log(tensorboard, plan.path, "tensorboard") as log:
             for generation in generations:
                 log(generation.number, generation.record)
@@ -328,18 +329,19 @@ def sweep(
     resumes = resume and not overwrite
     functions = _checked_callbacks(callbacks)
 
-    def check(_coordinator: Coordinator) -> bytes:
+    def list_runs(_coordinator: Coordinator) -> bytes:
         points = sweep_from_arguments(grid, experiment, seeds, output, settings)
+        # Check all runs before the first one begins. Both calls below raise the InputError that the run itself would
+        # raise later. Their results are not needed.
         for _, config in points:
             for plan in plan_runs([prepare(config)], resume=resumes):
-                # Both calls raise the InputError that the run itself would raise later. Their results are not needed.
                 plan.experiment.strategy(plan.seed)
                 preview(plan, resumes, overwrite)
         planned = [(values, config.to_toml(), seed) for values, config in points for seed in config.seeds]
         return json.dumps(planned).encode()
 
     # Rank 0 makes the list, and all ranks receive it, because `train` must be called on all ranks with the same run.
-    planned = json.loads(script_ranks().call(check))
+    planned = json.loads(script_ranks().call(list_runs))
     runs: list[Run] = []
     failed: list[EpisodeError] = []
     for place, (_, text, seed) in enumerate(planned, 1):
@@ -403,7 +405,8 @@ def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOp
         for generation in evolve_here(ranks, coordinator, plan, options, options.reporter):
             if ranks.transport.size > 1:
                 ranks.release(pack_generation(generation))
-                # To receive the generation, the other ranks left `serve`. The next `serve` needs a setup again.
+                # To receive the generation, the other ranks left `serve`. They enter it again without the experiment,
+                # so the coordinator must send the experiment again.
                 coordinator.forget_setup()
             yield generation
     except GeneratorExit:  # all ranks have left the loop of the script, so no rank waits for an answer

@@ -1,7 +1,8 @@
 """A policy as one C file without dependencies. Its outputs equal the outputs of the engine to the bit.
 
-The file contains the engine's own code: the headers of the network's kernel, compiled for one lane. It also contains
-the network's arrays. Traces, cells and plastic weights are updated in C, too. `policy.c` is the template of the file.
+The file contains the engine's own code: the headers of the network's kernel, compiled for one lane (one network at a
+time). It also contains the network's arrays. Traces, cells and plastic weights are updated in C, too. `policy.c` is the
+template of the file.
 
 `RecordedArrays` finds the arrays. The network makes a batch of one slot. The batch requests its arrays from
 `RecordedArrays`, as it otherwise does from a back end, and gets a number for each array in place of an address. The
@@ -226,8 +227,10 @@ def _describe_choice(space: Any) -> str:
 def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
     """Return lines about the action of a Box: one line for all numbers if they are alike, otherwise one for each."""
     columns = [column.tolist() for column in stretch(space, scale)]
-    rows = list(zip(*columns, strict=True))  # of each number: centre and half of its range, and its limits
-    places = [(first + k, 1) for k in range(len(rows))]  # of each line: its first output, and its number of outputs
+    # A row for each number of the Box: the centre and half of its range, and its limits.
+    rows = list(zip(*columns, strict=True))
+    # A pair for each line of text: the number of its first output, and its number of outputs.
+    places = [(first + k, 1) for k in range(len(rows))]
     if len(set(rows)) == 1:
         places = [(first, len(rows))]
     lines = []

@@ -63,7 +63,8 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
     """
     if isinstance(run, StoredChampion):
         return Champion(run.held_out.weights, run.held_out.mask, None)
-    # A complete run that gets more generations keeps its held-out evaluation, of an earlier champion, for a while.
+    # If a complete run is extended, its file keeps the held-out evaluation of the earlier champion until the run is
+    # complete again.
     if generation is None and run.complete and run.held_out is not None:
         return Champion(run.held_out.weights, run.held_out.mask, None)
     generation = run.num_generations - 1 if generation is None else generation
@@ -93,7 +94,8 @@ def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) ->
     check_begun("there is no champion", run)
     experiment = training.reload(run) if traces else training.reload_policy(run)
     champion = chosen_champion(run, experiment, which)
-    # `mean_traces` takes a genome without a generation for the held-out champion, and plays the held-out episodes.
+    # `mean_traces` cannot play the episodes of a genome with a name: it treats each genome without a generation as the
+    # held-out champion.
     if traces and champion.name:
         raise InputError("traces", "neither connections nor cell beside it", "one of them")
     if traces and not experiment.network.num_traces:
@@ -118,13 +120,13 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
         raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
     experiment = training.reload_policy(run)
     champion, normalizer = training.final_champion(experiment, run)
-    # A champion file proves its returns, so they must belong to its genome.
+    # `evolve verify` repeats the held-out returns of a champion file with its genome, so the two must belong together.
     if not (np.array_equal(champion.weights[0], held_out.weights) and np.array_equal(champion.mask[0], held_out.mask)):
         raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")
     # A file of an earlier version lacks the spaces; a new file has them.
     header = replace(run.header, spaces=experiment.spaces.to_json())
     totals = run.digest, run.num_generations, run.steps, run.seconds
-    # The normalizer comes from `seen` observations. A run that starts from this file takes this number as its weight.
+    # The normalizer was computed from `seen` observations. A run that starts from this file weights it by this number.
     seen = 0 if normalizer is None else num_observations(experiment, run)
     stored = StoredChampion(path, header, held_out, normalizer, *totals, seen)
     write_champion(stored)
@@ -138,7 +140,7 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
     """
     purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
     chosen = verification.choose_episode(run, experiment, champion.generation, purpose=purpose)
-    # The first episode has the key and the normalizer of all episodes.
+    # All episodes share the key and the normalizer of this first one.
     first = episode_batch(run, experiment, chosen)
     if champion.generation is None:
         assert run.held_out is not None

@@ -1,4 +1,4 @@
-"""Compares groups of runs by mean, interval and rank test, and notes what makes their scores unlike."""
+"""Compares groups of runs by mean, interval and rank test, and notes why their scores may not be comparable."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class Comparison:
         effect: The probability that a seed of this group has a higher score than a seed of the best group, where equal
             scores count half (A of Vargha and Delaney, 2000); None without a test.
         best: Whether no group of its environment has a higher mean; False if this is the only group, or has no score.
-        tied: Whether another group is the best, too.
+        tied: Whether several groups share the highest mean, and this is one of them.
     """
 
     label: str
@@ -154,7 +154,7 @@ def different_budgets(groups: Sequence[RunGroup]) -> str:
 
 
 def _mixed_lengths(groups: Sequence[RunGroup], score: Callable[[StoredRun], float]) -> str:
-    """Return a note if a mean score is of champions of different lengths of training; empty otherwise."""
+    """Return a note if a mean score mixes champions that were trained for different lengths; empty otherwise."""
     mixed = []
     for group in groups:
         counted = [run for run in group.runs if np.isfinite(score(run))]
@@ -195,7 +195,8 @@ def _engines_differ(envs: Sequence[EnvOptions]) -> bool:
     if {env.engine for env in envs} == {"exact", "gymnasium"}:
         exact = next(env for env in envs if env.engine == "exact")
         try:
-            return not environments.exact_task(exact).has_world  # Gymnasium plays the same episodes of such a task
+            # Both engines play the same episodes if the task has a world of rigid bodies, and only then.
+            return not environments.exact_task(exact).has_world
         except InputError:  # a task of another package, which is not installed here
             return True
     return _differ(envs, "engine")
@@ -323,8 +324,8 @@ def _bounds(group: RunGroup, metric: str | None) -> statistics.Interval:
     """Return the smallest and the largest return, or value of a metric, in all episodes of a group.
 
     A bound is infinite if only one seed reaches it. A value that several seeds reach is assumed to be a bound of the
-    task, like 500 in CartPole-v1. No mean can be beyond a bound. Other groups do not count, so a group has the same
-    interval beside any others.
+    task, like 500 in CartPole-v1. No mean can be beyond a bound. The bounds come from this group alone, so its interval
+    does not depend on the groups with which it is compared.
     """
     lows, highs = [], []
     for run in group.runs:

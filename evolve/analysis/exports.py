@@ -214,7 +214,10 @@ def layers_of(policy: "Policy", name: str) -> Layers:
 
 
 def _are_outputs_of(policy: "Policy", layers: Layers) -> bool:
-    """Return whether a policy's network has the outputs of tanh layers, in three steps of some observations."""
+    """Return whether a policy's network has the outputs of `layers`, tried in three steps with made-up observations.
+
+    A network of another package may state `is_static = True` although it does not consist of tanh layers.
+    """
     batch = policy.experiment.network.batch(1, "numpy")
     batch.load(np.zeros(1, np.intp), policy.genome.weights, policy.genome.mask, np.zeros(1, np.int64))
     previous = [np.zeros(size, np.float32) for size in layers.sizes]

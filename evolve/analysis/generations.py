@@ -23,7 +23,7 @@ def pack(**values: Any) -> bytes:
             # `unpack` splits these names again.
             arrays |= {f"{name}/{key}": part for key, part in value.items()}
         elif value is not None:
-            # An array of NumPy's type for bytes would lose the zeros at the end.
+            # `np.void` keeps all bytes. `np.bytes_` would drop zero bytes at the end.
             arrays[name] = np.void(value) if isinstance(value, bytes) else value
     buffer = io.BytesIO()
     # `savez` has no `allow_pickle` before NumPy 2.2. `unpack` refuses pickled objects anyway.
@@ -88,7 +88,7 @@ def median_connections(run: StoredRun) -> list[float]:
 
 
 def idle_shares(run: StoredRun) -> Float64:
-    """Return the share of each generation in which each worker was idle, in %, [G, workers]; NaN if it was absent."""
+    """Return the idle time of each worker, in % of each generation, [G, workers]; NaN for an absent worker."""
     # A damaged run file may hold a generation of 0 seconds.
     busy = np.array([record.busy_seconds / (record.seconds or np.nan) for record in run.records])
     idle = 100 * (1 - np.minimum(busy, 1))
@@ -191,7 +191,13 @@ class Generation:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """An evaluation of a champion on N held-out episodes. All arrays are [N]."""
+    """An evaluation of a champion on N held-out episodes. All arrays are [N].
+
+    Attributes:
+        returns: The returns; NaN for a failed episode.
+        seeds: The seeds of the environments.
+        metrics: The metrics of `env.metrics` by name.
+    """
 
     returns: Float64
     seeds: Int64

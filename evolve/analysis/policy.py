@@ -51,7 +51,7 @@ class Policy:
         self.experiment = experiment
         # A copy: the given arrays may belong to a stored run, which must not change.
         self.genome = one_genome(genome, "genome").take(np.zeros(1, np.int64))
-        """The weights [1, W] and the mask [1, W]. If you change them, the next `reset` makes a network of them."""
+        """The weights [1, W] and the mask [1, W]. A change takes effect at the next `reset`."""
         if self.genome.num_weights != experiment.network.num_weights:
             expected = f"{experiment.network.num_weights:,} weights for {experiment.config.network.name}"
             raise InputError("genome", expected, f"{self.genome.num_weights:,}")

@@ -94,7 +94,7 @@ class RunsClock:
     def remaining(self, share: float, eta: float) -> str:
         """Return the remaining time of all runs as a text; "" for a single run.
 
-        share: The completed share of what this process plays of the current run; above 0.
+        share: The completed share of the generations that this process plays of the current run; above 0.
         eta: The remaining seconds of the current run.
         """
         if len(self._episodes) < 2:

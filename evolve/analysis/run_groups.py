@@ -18,7 +18,8 @@ _MOST_SETTINGS = 3  # in a label; the name of the directory replaces more settin
 _MOST_SEEDS = 8  # listed one by one; more seeds are counted
 _EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}  # settings of held-out episodes alone
 _MACHINE = ("cpu", "host", "ranks", "threads")  # entries of a manifest
-_LIMITS = {"generations", "early_stop", "held_out_episodes"}  # settings that end a run, and no part of an experiment
+# Settings that end a run. Runs that differ only in these settings are of one experiment.
+_LIMITS = {"generations", "early_stop", "held_out_episodes"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
 
 
 def _by_limits(runs: Sequence[tuple[StoredRun, Config]]) -> list[tuple[list[str], tuple[StoredRun, ...]]]:
-    """Divide the runs of a group by the settings that end them, if these let a seed run more than once, as in a sweep.
+    """Divide a group's runs by the settings that end a run (`_LIMITS`), if a seed ran with several values (a sweep).
 
     Return for each part the settings in words in which the parts differ, and its runs.
     """
@@ -119,7 +120,10 @@ def _by_limits(runs: Sequence[tuple[StoredRun, Config]]) -> list[tuple[list[str]
 def _divide(
     runs: Sequence[StoredRun], words: Sequence[dict[str, str]]
 ) -> list[tuple[list[str], tuple[StoredRun, ...]]]:
-    """Divide runs by words about each run, if a seed is in several parts; see `_by_limits`."""
+    """Divide runs into parts with the same words. If no seed is then in several parts, return all runs as one part.
+
+    words: For each run, a text for each key. The texts in which runs differ are returned with each part.
+    """
     every = dict.fromkeys(key for each in words for key in each)
     keys = [key for key in every if len({each.get(key) for each in words}) > 1]
     parts: dict[tuple[str, ...], list[StoredRun]] = {}
@@ -132,12 +136,13 @@ def _divide(
 
 
 def by_machine(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """Divide groups by the machine and the processes, where a seed ran on several: for a picture of their speed."""
+    """Divide each group by machine, ranks and threads, if a seed ran on more than one: for a picture of the speed."""
     found = []
     for group in groups:
         manifests = [run.header.manifest for run in group.runs]
         # Any program may have written a manifest.
         facts = [{key: statistics.words(manifest.get(key)) for key in _MACHINE} for manifest in manifests]
+        # If the processors differ, they stand for the machines, and the host names are left out.
         if len({fact["cpu"] for fact in facts}) > 1:
             facts = [fact | {"host": ""} for fact in facts]
         words = [

@@ -73,12 +73,12 @@ class _EvolvedFile:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the file."""
         return self._stored.path
 
     @property
     def seed(self) -> int:
-        """The seed."""
+        """The seed of the run."""
         return self._stored.header.seed
 
     @cached_property

@@ -134,7 +134,8 @@ def evolve_here(
         if not replaced and is_over(plan):
             return
         with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan, ranks.transport)) as file:
-            # A script may end, or read the file, after any generation that it sees. It may do so on each of its ranks.
+            # After each generation that it receives, a script may end, or read the file. So the file must hold this
+            # generation. With workers, another process may be the reader.
             if options.sees_each:
                 file.serve_script(elsewhere=bool(coordinator.workers))
             with open_reporter(plan, file.num_generations, file.steps) as reporter:

@@ -169,7 +169,8 @@ def rank_test(one: Float64, other: Float64) -> float:
     The normal approximation would be too cautious for so few values. Raises InputError if SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy refuses a sample of one value. Its rank gives p: all ranks are equally likely if the samples do not differ.
+    # SciPy refuses a sample of one value. If the samples do not differ, this value has each rank among all values with
+    # the same probability. So its rank gives p.
     n, m = len(one), len(other)
     if min(n, m) == 1:
         values = np.concatenate([one, other])

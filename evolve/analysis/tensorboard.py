@@ -208,6 +208,7 @@ class LiveLog:
             return
         if self._writer is None:  # an earlier event file has all generations
             self._open(run.num_generations)
+        # A new run (`_first` is 0) has deleted the earlier event files, so all of its validations are new.
         known = self._validated if self._first else set()
         for name, values in _curves(run).items():
             for generation, value in enumerate(values):

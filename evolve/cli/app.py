@@ -123,14 +123,18 @@ class StopFlag:
         self._caught = tuple(number for number in mpirun.STOPPING if not (outlives and number == signal.SIGHUP))
         for number in self._caught:
             signal.signal(number, self._remember)
-        # Python writes the number of each signal into this pipe, whoever handles the signal.
+        # Python writes the number of each signal into this pipe, even if the environment has replaced the handler.
         signal.set_wakeup_fd(_pipe()[1], warn_on_full_buffer=False)
         with suppress(OSError):  # drop the signals of an earlier command of this process
             os.read(_pipe()[0], 2**16)
 
     @property
     def signal(self) -> int | None:
-        """The first signal, or None. A read restores the usual effect of all signals, unless `_is_repeated` is true."""
+        """The first signal, or None.
+
+        If there is one, reading this property restores the usual effect of all signals, so that the next signal ends
+        the process; but not while `_is_repeated` is true.
+        """
         if self._first is not None and not self._is_repeated():
             self._stop_catching()
         return self._first
@@ -312,8 +316,9 @@ def _run_in_ranks(command: str, argv: list[str], work: WorkOf | None) -> int | N
 
     The function prints errors, such as a wrong number of workers or a missing mpirun.
 
-    work: Returns the amount of work, for `--workers auto` and `--workers 1`. If `work` is None, these two options start
-        no rank here, and only rank 0 checks the command line.
+    work: Returns the amount of work, on which `--workers auto` and `--workers 1` depend. None as long as the module of
+        the command is not imported (`launch_light`). These two options then start no rank here, and the other arguments
+        are not checked before rank 0 reads them.
     """
     # Only --workers is read here. Rank 0 of the new ranks reads the other arguments.
     parser = Parser("evolve", "", add_help=False)

@@ -49,7 +49,8 @@ def run_until_complete(job: "Launch") -> int:
 
     The job is resumed if a rank has died or a host was lost. The job is also stopped and resumed if a lost host is
     available again. `evolve launch` gives up after three attempts in a row without progress: no generation was
-    completed, and no run of the job has ended. A job that SLURM has restarted three times is such an attempt, too.
+    completed, and no run of the job has ended. It also gives up if SLURM has restarted this job three times or more,
+    and the job has made no progress since the last restart.
     """
     begun, started = job.progress(), time.monotonic()
     code = _resume_until_complete(job, begun)

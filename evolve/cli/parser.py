@@ -285,7 +285,7 @@ def how_to_resume(
 
     options: The options that a resumed run needs again.
     overwrite: Whether the command line has the option --overwrite.
-    left: The runs whose old files are not replaced yet.
+    left: The runs that have not replaced their old files yet.
     """
     # `evolve launch` has started this process. Its own command line continues the run.
     if COMMAND in os.environ:

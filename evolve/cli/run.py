@@ -367,7 +367,7 @@ def _evolve(
     request: Request,
     after_generation: Callable[[], None] | None,
 ) -> list[Path]:
-    """Evolve runs one after another. Return the paths of those that have failed, of several runs.
+    """Evolve runs one after another. Return the paths of the failed runs. The error of a single run is raised instead.
 
     replaced: The paths of run files to replace.
     after_generation: Called after each generation, if given.

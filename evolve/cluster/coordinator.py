@@ -55,7 +55,8 @@ class Coordinator:
         self._spec: RolloutSpec | None = None
         self._episode_seconds = 0.0  # the busy seconds of all ranks per episode of the last batch
         self._own_rollout: AnyRollout | None = None
-        self._seconds = np.zeros((2, transport.size))  # the next results of `take_seconds`, so far
+        # [2, R]: the seconds of each rank at work, and in environments, since the last `take_seconds`.
+        self._seconds = np.zeros((2, transport.size))
         self.shared_version: Hashable = None
         """The version of the `worker.SharedState` of all workers, as last passed to `update`."""
         self.progress: Progress = lambda *_: None
@@ -88,7 +89,7 @@ class Coordinator:
         """Update the shared state of all workers. They apply an update before they handle any later message.
 
         Args:
-            updates: Pairs of an update and the rank of a worker that does not need it, or 0.
+            updates: Pairs (update, skip). The worker of rank `skip` has the update already; 0 skips no worker.
             version: The version of the shared state afterwards.
         """
         for content, skip in updates:
@@ -262,9 +263,10 @@ def idle_sleep(seconds: float) -> float:
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
     """Make `serve` return `answer` at every worker; return whether all workers that are not lost confirmed in time.
 
-    Then `patience` begins again for unsent messages. If a message cannot be sent, the result is False, too.
+    This function waits at most `patience` seconds for the confirmations, and then as long again until all messages are
+    sent. If a message cannot be sent, the result is False, too.
 
-    patience: The seconds to wait. Each rank adds 0.05 s, because many ranks on few cores take turns.
+    patience: In seconds. Each rank adds 0.05 s, because many ranks on few cores take turns.
     """
     patience += 0.05 * transport.size
     deadline = time.monotonic() + patience
@@ -301,7 +303,7 @@ def await_ends(transport: Transport, ranks: Set[int], patience: float) -> None:
 
 
 def _receive_farewell(transport: Transport) -> bool:
-    """Receive a message; drop it unless it is a farewell. Return whether there was a message."""
+    """Receive a message, and drop it unless it is `Dismiss` or `Ended`. Return whether there was a message."""
     received = transport.probe()
     if received is None:
         return False

@@ -66,9 +66,9 @@ def _announces(size: str) -> bool:
     """Return whether a launcher has set the variable of the number of ranks in this process."""
     if not os.environ.get(size, "").isdigit():
         return False
-    # `srun -n 4 --pty bash` opens a shell in one of four tasks. The commands in this shell are no ranks, but they
-    # inherit the shell's variables. srun itself starts ranks, also with --pty, and also from this shell. With
-    # --mpi=pmix, a script between srun and a rank may look like a shell.
+    # `srun -n 4 --pty bash` opens a shell in one of four tasks. Commands in this shell inherit SLURM's variables, but
+    # are no ranks. So with --pty, only a process that srun has started itself is a rank. With --mpi=pmix each process
+    # counts as a rank, because a script between srun and a rank would look like a shell.
     return size != _SRUN or "SLURM_PTY_PORT" not in os.environ or "PMIX_RANK" in os.environ or not _is_in_shell()
 
 

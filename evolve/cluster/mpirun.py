@@ -312,7 +312,8 @@ class Supervisor:
         self._told = False  # whether the ranks were asked to stop
         self.stopping = False
         """Whether this process was asked to stop."""
-        # A rank may append to the same file after Ctrl-C, see `write_past_mpirun`; its line must not be overwritten.
+        # If stdout or stderr is a file, write only at its end. Otherwise later output could overwrite the line that a
+        # rank appends to the same file after Ctrl-C (`write_past_mpirun`).
         for descriptor in (1, 2):
             with suppress(OSError):
                 if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -361,8 +362,8 @@ class Supervisor:
                 return Outcome(int(said[0]), is_from_rank_0=True, start_again=len(said) > 1)
             if code < 0:  # a signal ended the launcher; as in a shell, the code is 128 + the signal
                 return Outcome(128 - code)
-            # Rank 0 wrote no exit code. If the file is missing although rank 0 has begun, rank 0 runs on another host,
-            # or the file was removed: rank 0 may have succeeded. Otherwise rank 0 died: the launcher's 0 is no success.
+            # Rank 0 wrote no exit code. If rank 0 has begun, but the file is missing, then rank 0 runs on another host,
+            # or the system removed the file, so the launcher's code counts. Otherwise rank 0 died, so 0 is no success.
             has_died = exit_code_file.exists() or not self._begun
             return Outcome(1 if has_died and code == 0 else code)
 
@@ -375,7 +376,7 @@ class Supervisor:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(CHECK_EVERY)
             now = time.monotonic()
-            # At first rank 0 writes only spaces, see `say_begun`.
+            # At first rank 0 writes only blanks, see `say_begun`.
             if ended is None and self._exit_code_file.exists() and self._exit_code_file.read_text().strip():
                 ended = now
             # At the start and at the end, the launcher can wait forever for a lost host.
@@ -539,7 +540,7 @@ def say_begun() -> None:
     """Tell the supervising process, if there is one, that all ranks have connected."""
     if is_supervised():
         with suppress(OSError):  # the supervisor is on another host
-            # The spaces reserve room for the exit code: a disk that becomes full must not turn success into failure.
+            # The blanks reserve disk space for the exit code: a full disk must not turn success into failure.
             Path(os.environ[EXIT_CODE]).write_text(" " * _CODE_CHARACTERS)
 
 
@@ -555,7 +556,7 @@ def hand_over(code: int, start_again: bool = False) -> int:
         return code
     text = f"{code} again" if start_again else str(code)
     try:
-        # The file is opened without truncation, so that its room on the disk stays reserved.
+        # The file is opened without truncation, so that its disk space stays reserved.
         with open(os.open(exit_code_file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write(text.ljust(_CODE_CHARACTERS))
     except OSError:  # the supervisor is on another host

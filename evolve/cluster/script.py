@@ -144,7 +144,7 @@ class Collective:
         return self.stop_reason()
 
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
-        """Do `work` on rank 0. Each rank closes its environments, and gives the answer or the error of `work`."""
+        """Do `work` on rank 0. Each rank closes its environments, and returns the answer or raises the error."""
         with closing(self):
             if not self.leads:
                 return self.follow(self.close)

@@ -195,7 +195,7 @@ class StartWatch:
                 self._end(ranks if has_died else launched_ranks(self._library))
 
     def _turn(self, ranks: Sequence[LaunchedRank]) -> float:
-        """Return the seconds that this rank waits for the message of another rank, see `_TURN_SECONDS`.
+        """Return the seconds that this rank waits for another rank to print the reason first, see `_TURN_SECONDS`.
 
         ranks: as the launcher knows them; empty if it was not asked or does not answer.
         """
@@ -214,6 +214,7 @@ class StartWatch:
         return turn * _TURN_SECONDS
 
     def _end(self, ranks: Sequence[LaunchedRank]) -> None:
+        """Print the reason, and end this process and the job. Do nothing if all ranks have come. ranks: see `_turn`."""
         # The last rank may have come while this thread asked the launcher.
         if self._over.is_set():
             return
@@ -321,7 +322,7 @@ def _watched(hosts: list[str]) -> set[int]:
 
 
 def check_arguments(transport: Transport) -> None:
-    """Raise InputError at rank 0 if another rank has other arguments, such as its own seed: they have no effect."""
+    """Raise InputError at rank 0 if a rank has other arguments, such as another seed, which would have no effect."""
     for rank, words in transport.arguments.items():
         if words != sys.argv[1:]:
             cure = "Give one command all seeds (-s 1 2 3), or start a job for each seed."

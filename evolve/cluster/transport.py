@@ -28,8 +28,8 @@ Buffer = NDArray[np.uint8]
 
 _TAG = 1
 _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
-# If more messages than this are unsent, `send` asks MPI which have left. Asking is rare, because MPI may then give a
-# shared core to another rank.
+# If more messages than this are unsent, `send` asks MPI which ones have left. `send` asks rarely, because MPI may use
+# each question to give a shared core to another rank.
 _MOST_UNSENT = 256
 SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
 """Bounds of the seconds that a waiting rank of a large job sleeps between two probes."""
@@ -165,8 +165,8 @@ class Transport:
     def find_lost(self) -> None:
         """Add lost ranks to `gone`. Do nothing if the last search began less than `_ASK_EVERY` seconds ago.
 
-        They are the ranks on silent hosts and, if MPI survives the death of ranks, the ranks that died. Of the silent
-        hosts, a worker notices only the host of rank 0.
+        A rank is lost if its host is silent. If MPI survives the death of ranks, a rank that died is lost, too. Rank 0
+        notices all silent hosts, and a worker only the host of rank 0.
 
         Open MPI 5.0 does not report a rank that ends by `exit(3)`. So this function also looks for the processes of
         ranks on this host, and for ended connections of ranks on other hosts.
@@ -196,7 +196,7 @@ class Transport:
         if self.host_watch is not None:
             vanished |= self.host_watch.ended
         vanished -= self.gone
-        # Not at the first sight: the last message of a rank that has left in order may not have been received yet.
+        # Wait for a second call, because the last message of a rank that ended normally may not have arrived yet.
         self.mark_dead(vanished & self._vanished)
         self._vanished = vanished
 

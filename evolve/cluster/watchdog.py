@@ -32,7 +32,7 @@ from evolve.errors import EpisodeTimeout, Interrupted
 
 SOON = 1.0
 """After `interrupt_soon`, watched code is interrupted if it does not call `pat` for this number of seconds."""
-_MOST_RAISED = 4  # the first EpisodeTimeouts after a `pat` put the traceback off; a run's trial may raise a few
+_MOST_RAISED = 4  # EpisodeTimeouts without a `pat` that postpone the traceback; a trial before a run may raise a few
 _SIOCGIFADDR = 0x8915  # the request to Linux for the address of a network interface
 _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
@@ -47,12 +47,15 @@ _ENDED = (errno.ECONNRESET, errno.EPIPE)
 class Watchdog:
     """Raises EpisodeTimeout in code that does not call `pat` for `limit` + max(1, `limit` / 10) seconds.
 
-    Native code delays the exception. If `patience(limit)` seconds pass, the watchdog prints a traceback. Outside the
-    main thread it does nothing. Between the first `pat` and `disarm` it uses the process's SIGALRM, its interval timer
-    and the timer of `faulthandler`; `disarm` restores the handler and the rest of the interval timer. An alarm that the
-    program has set before comes at the next call of `ring`. As a context manager it pats at the beginning and disarms
-    at the end. It handles SIGTSTP (Ctrl-Z, SLURM), unless the program handles or ignores this signal: after the
-    suspension it counts from 0 again.
+    Native code delays the exception. So after `patience(limit)` seconds the watchdog prints a traceback.
+
+    The first `pat` arms the watchdog, and `disarm` disarms it. A `with` statement does both. Outside the main thread
+    the watchdog does nothing.
+
+    While it is armed, the watchdog uses SIGALRM, the interval timer, and the timer of `faulthandler`. The program may
+    use the first two itself: `disarm` restores its handler and the rest of its timer, and `ring` delivers an alarm that
+    is due meanwhile. After a suspension by SIGTSTP (Ctrl-Z, SLURM) the watchdog counts from 0 again, unless the program
+    handles or ignores this signal.
 
     Args:
         limit: In seconds.
@@ -93,9 +96,10 @@ class Watchdog:
             self._delay_traceback(now)
 
     def ring(self) -> None:
-        """Let the alarm come that the program has set before, if it is due. The program's handler may raise anything.
+        """Deliver the alarm that the program had set before the watchdog was armed, if it is due.
 
-        So call this where no environment runs, and where exceptions leave the watched code.
+        The program's handler may raise anything. So call this where no environment runs, and where an exception leaves
+        the watched code.
         """
         now = time.monotonic()
         if self._patted_at == -math.inf or now < self._due or len(_WATCHING) > 1:  # an outer watchdog's alarm waits
@@ -177,7 +181,10 @@ class Watchdog:
             faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Interrupt at the second alarm: the first one may come after SIGSTOP, which `_suspend` cannot handle."""
+        """Interrupt the watched code at the second alarm.
+
+        The first alarm may be due only because SIGSTOP, which no process can handle, has stopped this process.
+        """
         if self._paused:
             # The alarm rings at intervals during the pause. Each time it puts the traceback off.
             self._delay_traceback(time.monotonic())

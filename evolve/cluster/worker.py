@@ -405,9 +405,9 @@ def serve(
     Then it waits for another setup or for its dismissal.
 
     Args:
-        transport: To the coordinator.
+        transport: Connects this worker with the coordinator.
         make_rollout: Makes a rollout from the experiment's TOML text.
-        signalled: Returns the signal that this process received, or None. The worker passes one signal on.
+        signalled: Returns the signal that this process received, or None. The coordinator gets the first one.
         shared: The state that the coordinator updates.
         before_leaving: Closes the environments. Called before this worker confirms that it leaves, because `close` may
             hang, and the coordinator waits only for a short time.

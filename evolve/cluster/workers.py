@@ -167,9 +167,10 @@ class WorkQueue:
 
     @property
     def ahead(self) -> int:
-        """The number of items that each worker has in advance, so that rank 0 may sleep meanwhile.
+        """The number of items that a worker may still have when it gets its next chunk. Rank 0 may sleep meanwhile.
 
-        0, so that rank 0 does not sleep, if items are not `uneven`, before suspects, and near the end.
+        The number is 0, so that rank 0 does not sleep, if items are not `uneven`, while suspects wait, and near the
+        end of the job.
         """
         return self._most_in_hand() if self._uneven else 0
 

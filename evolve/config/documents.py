@@ -325,8 +325,8 @@ def _lists(grid: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _names(chosen: list[dict[str, Any]]) -> list[str]:
     """Return a directory name for each experiment, made of its values: survivors=8,plasticity=0.1.
 
-    The name has the values of a table. If two names would be equal, the names also have the keys of tables. Raises
-    InputError if two names are still equal.
+    For a value that is a table, the name has the values inside it. If two names would then be equal, all names also
+    have the keys inside their tables. Raises InputError if two names are still equal.
     """
     for keyed in (False, True):
         names = [_name(values, keyed) for values in chosen]

@@ -217,7 +217,10 @@ class Options(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, table: Any) -> Any:
-        """Return a table with the current names of its settings. A text becomes a table, some lists tuples."""
+        """Return a table with the current names of its settings, and with tuples for settings that are tuples.
+
+        A text in place of the table becomes a table with the setting `text_sets`.
+        """
         if cls.text_sets is not None and isinstance(table, str):
             return {cls.text_sets: table}
         if not isinstance(table, Mapping):
@@ -247,7 +250,7 @@ def _with_tuples(value: Any, field: FieldInfo | None) -> Any:
 
 
 def _as_annotated(value: Any, annotation: Any) -> Any:
-    """Return a list as a tuple, also within a list or a tuple, where an annotation has a tuple."""
+    """Return a value with each list converted to a tuple if its annotation is a tuple, also inside the value."""
     # TOML has no tuples, and a strict model refuses a list for a tuple.
     if get_origin(annotation) in (Union, UnionType, Annotated):
         kinds = [kind for kind in get_args(annotation) if get_origin(kind) in (tuple, list)]

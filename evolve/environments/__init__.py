@@ -98,9 +98,9 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
     Args:
         options: The environment.
         slots: B, the number of episodes that the engine plays side by side.
-        compiled: Whether native kernels step an exact task, if the kernels were built. If not, array operations do,
-            with the same bits. There is an exception if the kernels were not built, and Box2D is installed. Then
-            Gymnasium plays tasks with rigid bodies, unless a given setting exists only in the exact task.
+        compiled: Whether native kernels step an exact task, if the kernels were built. Otherwise array operations do,
+            with the same bits. Array operations are slow for tasks with rigid bodies. So if the kernels were not built,
+            Gymnasium plays these tasks, provided that Box2D is installed and Gymnasium's task has all given settings.
         threads: The number of threads in which EnvPool steps its environments.
 
     Raises:

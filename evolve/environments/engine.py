@@ -240,7 +240,7 @@ def check(engine: Engine, reuse: bool | str = "auto") -> None:
         if keeps_contract or time.process_time() - cpu > _MORE_SECONDS or time.perf_counter() - begin > PAIR_SECONDS:
             break
         try:
-            # `np.roll` gives each episode other actions. A `deque` without room plays an episode, and keeps nothing.
+            # `np.roll` gives each episode other actions. `deque(…, maxlen=0)` plays the episode, and keeps nothing.
             deque(engine.trial(seed, np.roll(outputs, seed, axis=0), False), maxlen=0)
         except InputError as error:
             if error.expected == OWN_GENERATOR:

@@ -326,7 +326,7 @@ def separate(space: Space, actions: Any) -> list[Any]:
 
 
 def _size(space: Space) -> int:
-    """Return how many numbers an observation or action of a space has. Raises InputError for 0."""
+    """Return the size of an observation or action of a space, in numbers. Raises InputError for an empty space."""
     size = int(np.prod(space.shape))
     if size == 0:
         raise InputError("env.id", "observations and actions that hold something", repr(space))

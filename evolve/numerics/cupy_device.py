@@ -57,8 +57,8 @@ def unit_of(kernel: str) -> str:
 def source(unit: str = "") -> dict[str, str]:
     """Return source texts by file name: first the text of a compilation unit, see `unit_of`, then all headers.
 
-    The unit "network, task" is `play.cu` with the headers of this network and this exact task; headers have the names
-    of their kernels. The unit "" is `kernels.cu` with the headers of all networks.
+    The unit "network, task" is `play.cu`, the headers NETWORK.h and TASK.h, and a last line that defines the kernel.
+    The unit "" is `kernels.cu` and the headers of all networks.
     """
     packages = {package: sorted((_PACKAGE / package / "kernels").glob("*.h")) for package in _KERNEL_PACKAGES}
     headers = {path.name: path.read_text() for paths in packages.values() for path in paths}

@@ -92,8 +92,8 @@ class DeviceColumns:
         values = np.empty((len(slots), count), self._dtype)
         for copied in self._copies(len(slots), count):
             read = values[copied]
-            # The slot numbers are uploaded next. Reserve their room, too, or their upload could end the validity of
-            # `gathered`.
+            # The slot numbers are uploaded next. Reserve memory for them, too: if too little were left, their upload
+            # would wait, and `gathered` would no longer be valid.
             gathered = self._arrays.scratch(read.nbytes, 8 * len(read))
             self._launch("take", len(read), *self._arrays.uploads(_as_int64(slots[copied])), gathered, count)
             self._arrays.queue.download(gathered, read)
@@ -183,14 +183,13 @@ class DeviceArrays:
         If too little memory is left, this call first waits, and may replace the memory by a larger one.
 
         more: The number of bytes that later calls will take while the memory of this call is still needed. This call
-            makes sure that so many bytes are left. Otherwise a later call would wait, and end the validity of this
-            memory.
+            keeps them free. Otherwise a later call might wait, and this memory would no longer be valid.
         """
-        nbytes, room = _aligned(nbytes), _aligned(nbytes) + _aligned(more)
-        if self._used + room > self._staging.nbytes:
+        nbytes, needed = _aligned(nbytes), _aligned(nbytes) + _aligned(more)
+        if self._used + needed > self._staging.nbytes:
             # After the wait no queued work needs the staging memory, so it is used from its beginning again.
             self.wait()
-            self.reserve(room)
+            self.reserve(needed)
         self._used += nbytes
         return self._staging.address + self._used - nbytes
 
@@ -212,7 +211,7 @@ class DeviceArrays:
         remaining = sum(_aligned(array.nbytes) for array in arrays)
         addresses = []
         for array in arrays:
-            # Each upload keeps room for the later arrays, so no later upload ends the validity of an earlier one.
+            # Each upload keeps enough memory free for the later arrays, so no later upload waits, see `scratch`.
             remaining -= _aligned(array.nbytes)
             addresses.append(self.upload(array, remaining))
         return addresses

@@ -238,7 +238,7 @@ def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
 
 def to_open_interval(words: UInt64) -> Float64:
     """Return a uniform number in (0, 1) for each raw word: (the upper 52 bits of the word + 1/2) / 2**52."""
-    # With 53 bits the last number would be rounded to 1: a float64 has no room for the half.
+    # Not 53 bits: adding 1/2 to a number of 53 bits needs 54, so a float64 would round the largest number to 1.
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 

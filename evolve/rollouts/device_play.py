@@ -134,10 +134,10 @@ MOST_TOGETHER = 12
 
 
 def tiles_together(task: AnyTask, slots: int) -> int:
-    """Return the number of tiles in a block.
+    """Return the number of tiles, of `WIDTH` slots each, that a thread block of the GPU plays.
 
-    The code of a rigid-body world is several times as large as the instruction cache of a multiprocessor. The tiles of
-    a block make each step together, so they share fetched instructions.
+    It is 1 without rigid bodies. The code of a rigid-body world is several times as large as the instruction cache of a
+    multiprocessor. The tiles of a block make each step together, so they share fetched instructions.
     """
     # The tiles of a multiprocessor, rounded up, if all multiprocessors have equal shares.
     shared = max(1, -(-slots // (WIDTH * device().multiprocessors)))

@@ -210,7 +210,7 @@ class EpisodeResults:
         sum of min(length, MAX_HASHED_STEPS) over these episodes.
     traced, traces: Row i of the traces, in units of 2⁻²⁰, belongs to the genome traced[i]. The rows of a genome are
         added. They are integers, so the order does not matter.
-    described: D genomes, some perhaps more than once.
+    described: The ids of D described genomes. A genome may occur more than once.
     digests, connections, genome_fingerprints: The descriptions of these D genomes, see `GenomeDescriptions`.
     """
 

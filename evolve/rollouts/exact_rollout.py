@@ -43,7 +43,7 @@ LEAST_GIVEN = 4
 POLL_SECONDS = 0.002
 """The interval at which a thread without episodes checks whether another thread can still give some."""
 _GIVE_SECONDS = 1.0
-"""To give episodes takes milliseconds; a thread that pauses waits no longer for them."""
+"""The longest time that a pausing thread waits for episodes that another thread gives. Giving takes milliseconds."""
 _STACK_BYTES = 2**23
 """The stack of a thread. Rigid-body kernels need 400 kB; a script may have set less."""
 _TICK_SECONDS = 0.004
@@ -336,12 +336,14 @@ class ThreadedRollout(_WholeEpisodes):
         self._own.make_genomes_within(context)
 
     def _start(self) -> None:
-        """Let idle threads play, one for each feed that the waiting episodes fill; the next tick may take a feed."""
+        """Let idle threads play, one for each feed that the waiting episodes fill."""
         if not len(self._queue):
             return
         idle = [part for part in self._others if part not in self._playing]
         feeds = -(-len(self._queue) // self._shared.feed_size())  # rounded up
-        for part in idle[: feeds - (not self._own.running)]:
+        # If the part of this thread has no episodes, it takes a feed in the next tick.
+        own_feeds = 0 if self._own.running else 1
+        for part in idle[: feeds - own_feeds]:
             self._playing.add(part)
             self._shared.to_play.put(part)
 

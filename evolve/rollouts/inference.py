@@ -202,7 +202,7 @@ class Inference(ABC):
 
 
 class _AddedBatch:
-    """A batch that is no `SlotArrays`. Its errors, and actions of a wrong shape, become `InputError`s."""
+    """A batch of another package (no `SlotArrays`). Its errors, and actions of a wrong shape, become InputErrors."""
 
     def __init__(self, batch: Batch, action_size: int) -> None:
         self._batch = batch

@@ -153,7 +153,7 @@ class NativePlay:
 
     Args:
         task: The task.
-        slots: The number of slots: one tile of slots, or several tiles if the task needs them.
+        slots: The number of slots: one tile (`native.lanes()` slots), or several tiles if the task needs them.
         batch: The networks of the slots, with native kernels.
         feed_size: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.

@@ -149,9 +149,9 @@ class GenomeWindow:
 
     Args:
         waiting: The batch of the genomes.
-        ahead: Whether to fill the window with later genomes than those that are taken.
+        ahead: Whether `take` also generates the next genomes, until the window is full.
         lock: Protects the batch from other threads.
-        feed: The number of episodes in a device's feed. The window has room for their genomes, up to `LARGEST_WINDOW`.
+        feed: The number of episodes in a device's feed. The window holds all their genomes, up to `LARGEST_WINDOW`.
     """
 
     def __init__(self, waiting: "WaitingBatch", ahead: bool, lock: Lock, feed: int = 1) -> None:

@@ -112,8 +112,8 @@ def without_links(path: Path) -> Path:
 def is_protected(path: Path) -> bool:
     """Return whether a path is a read-only file, or a link to one.
 
-    Its owner wants to keep it. Stores of DVC and git-annex link to such files, and name them by their content, so they
-    must never change. The system would let the owner of the directory replace them.
+    The system lets a process replace a read-only file in a directory that it may write. But the owner wants to keep the
+    file. DVC and git-annex, for example, name such files by their content, so the content must never change.
     """
     return path.exists() and not path.stat().st_mode & 0o222
 
@@ -213,7 +213,7 @@ def _lock(path: Path, descriptor: int) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            gc.collect()  # closes iterators that have lost their variables, as in a notebook's cell that has failed
+            gc.collect()  # closes unreferenced iterators that hold the lock, as after an error in a notebook's cell
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise _locked_error(path, descriptor) from None

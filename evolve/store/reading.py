@@ -293,7 +293,7 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
 
 
 def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
-    """Return the error for a directory that cannot be written. It may be a file or a link to nothing."""
+    """Return the error for a directory that cannot be written, also if the path is a file or a link to nothing."""
     why: object = getattr(error, "strerror", None) or error
     if isinstance(error, FileExistsError):
         why = "it is a link to nothing" if path.is_symlink() and not path.exists() else "it is a file"
@@ -404,8 +404,9 @@ def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
     def warn(error: OSError) -> None:
         _LOG.warning("%s is left out: %s", error.filename, error.strerror)
 
-    # Folders behind symbolic links come last, so that a folder has its own name if it also has a link. A link may lead
-    # to a folder above it. In Python 3.11 `rglob` raises an error if `stat` fails, as for a link to too long a name.
+    # Folders behind symbolic links come last, so that a folder with a link is yielded by its own name. `seen` ends
+    # circles: a link may lead to a folder above it. In Python 3.11 `rglob` would raise an error if `stat` fails, as for
+    # a link to too long a name.
     waiting, seen = [str(path)], set()
     while waiting:
         for folder, inner, files in os.walk(waiting.pop(0), onerror=warn):

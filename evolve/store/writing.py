@@ -24,12 +24,13 @@ from evolve.store.reading import check_free, read, unwritable_directory
 from evolve.store.schema import LARGEST_CHUNK, Checkpoint, Column, Header, HeldOut, Record, RunLog, metric_column
 
 # The interval between two flushes is 200 times the duration of the last flush, so flushes take 0.5 % of a run. But a
-# kill loses the work of the interval, so the interval is at most two seconds. But if 20 durations (5 %) are longer than
-# two seconds, or if a script sees each generation, the interval is 20 durations.
+# kill loses the work of the interval, so the interval is at most two seconds. There are two exceptions: if 20 durations
+# (5 % of a run) are longer, or if a script sees each generation, the interval is 20 durations.
 _LEAST_MULTIPLE, _USUAL_MULTIPLE = 20.0, 200.0
 _LONGEST_WAIT = 2.0  # seconds
 CHEAP_FLUSH = 0.05
-"""The most seconds of a flush after each generation that other processes see. Other flushes wait for the interval."""
+"""If other processes see each generation, each is flushed at once while a flush takes at most this number of seconds.
+Slower flushes wait for the interval."""
 MAX_BUFFERED = 2**26
 """Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
@@ -43,7 +44,7 @@ _WRITING = threading.RLock()
 
 @atexit.register
 def _end_writing() -> None:
-    """Wait for a running write, write what waits, and let no other thread append or write any more."""
+    """Wait for a running write, write pending generations, and let no other thread append or write any more."""
     if not _WRITING.acquire(timeout=60):
         return
     for flush in list(disk.flush_of.values()):
@@ -67,7 +68,7 @@ class RunFile(RunLog):
     serves_script: bool = False
     """Whether a script sees each generation, see `serve_script`. The interval is then 20 durations of a flush."""
     cheap_flush: float = -1.0
-    """A flush that takes at most so many seconds comes after each generation."""
+    """Each generation is flushed at once while a flush takes at most this number of seconds; never if negative."""
     has_population: bool = False
     """Whether the file had the genomes of all candidates when it was reopened."""
     best: tuple[float, int] = (np.nan, 0)
@@ -90,10 +91,10 @@ class RunFile(RunLog):
         self._target = without_links(self.path)
 
     def serve_script(self, elsewhere: bool) -> None:
-        """Flush more often; and flush what waits before this process reads the file, or ends.
+        """Flush more often, and flush pending generations before this process reads the file or ends.
 
-        elsewhere: Whether other processes see the generations, too. What waits cannot be flushed before these processes
-            read the file, so each generation is flushed while that is cheap.
+        elsewhere: Whether other processes see the generations, too. This process does not know when they read the file,
+            so each generation is flushed at once while that is cheap (`CHEAP_FLUSH`).
         """
         self.serves_script = True
         self.cheap_flush = CHEAP_FLUSH if elsewhere else -1.0
@@ -104,7 +105,7 @@ class RunFile(RunLog):
     ) -> None:
         """Add a generation as `RunLog.append` does.
 
-        flush: Whether to flush here if it is time. A file that serves a script is flushed in any case if it is time.
+        flush: Whether to flush now if a flush is due. A file that serves a script is then flushed in any case.
 
         Raises InputError for arrays that a reader would refuse, and RunError as `flush` does.
         """
@@ -114,7 +115,7 @@ class RunFile(RunLog):
             expected = f"at most {schema.MOST_ENTRIES:,} arrays in the run file"
             raise InputError("strategy.name", expected, len(checkpoint))
         self._check_selection(record)
-        # A flush after half of this, by a signal or another thread that reads, would damage the file.
+        # A flush in the middle of this block, by a signal handler or a reading thread, would damage the file.
         with _WRITING, uninterrupted():
             self._pending.append(record)
             if genomes is not None:
@@ -238,7 +239,7 @@ class RunFile(RunLog):
         with DeferredErrorFile(partial, "r+") as disk:  # HDF5 may crash on a write error
             with h5py.File(disk, "r+") as file:
                 # The file has more generations if the last flush was interrupted after the renaming.
-                # Another file has no checkpoint. Its own attributes lack the number, too, so -1 means: not a run file.
+                # A file that is no run file lacks the group. Its own attributes lack the number, too, so it is -1.
                 checkpoint = file.get("checkpoint", file)
                 stored = checkpoint.attrs.get("num_generations", -1)
                 if not self.on_disk <= stored <= self.num_generations:

@@ -239,10 +239,10 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
 
 
 def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> Strategy[Any]:
-    """Let a strategy of another package check each call of the methods that are named below; return the strategy.
+    """Wrap the methods of a strategy of another package, so that their errors become InputErrors; return the strategy.
 
-    Such a method may raise an exception, or return a result that cannot be played or stored. Then the call raises an
-    InputError that names the method. So no invalid result gets into the log. (`restore` checks `from_arrays`.)
+    A wrapped method raises an InputError that names it if it fails, or if its result cannot be played or stored. So no
+    invalid result gets into the log. `from_arrays` is not wrapped, because `training.resume` checks it.
 
     Args:
         section: The section of the experiment that names the strategy. A built-in strategy is returned unchanged.

@@ -205,7 +205,8 @@ class Cma(EvolutionStrategy[CmaState]):
             cure = "Use ", Setting("strategy.name", "sep-cma-es"), ", which has a diagonal covariance."
             raise InputError("strategy.name", expected, pluralize(n, "connection"), *cure)
         self._options = options
-        self._factor_of = NewestValue(self._factor)  # for all candidates of a generation, and for `tell`
+        # A cache: `tell`, and all calls of `ask` in a generation, need the same Cholesky factor.
+        self._factor_of = NewestValue(self._factor)
 
     @staticmethod
     def validate(options: CmaOptions, layout: GenomeLayout) -> None:
@@ -256,7 +257,8 @@ class Cma(EvolutionStrategy[CmaState]):
 
     @cached_property
     def _rates(self) -> _CmaRates:
-        # The first `tell` computes the constants. In a population too large to be played they may not fit in memory.
+        # Not in the constructor: strategies are also made for estimates (`bytes_per_weight`), and in a population that
+        # is too large to be played, the weights w_i [P] may not fit in memory.
         return _CmaRates(self._n, self._P)
 
     def _genomes(self, x: Float64) -> Genomes:

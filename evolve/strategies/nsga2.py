@@ -18,8 +18,8 @@ by crowding distance, the largest first; then by their number in the population.
 at least as good in every objective, and better in one. Of genomes that are equal in all objectives, the first dominates
 the others; otherwise copies would fill the front. A genome with an objective that is NaN is behind all fronts.
 
-The champion is the parent of the best mean fitness. In this mean, a parent with fewer than `trusted` evaluations gets
-the missing ones: each counts with the median of the mean fitness of all parents that may be chosen.
+The champion is the parent of the best mean fitness. If a parent has fewer than `trusted` evaluations, its mean is
+filled up to `trusted` evaluations, each with the median of the mean fitness of the parents that may be chosen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -235,7 +235,7 @@ class Nsga2(Elitist[FrontState]):
         return self._best(state, small)
 
     def _best(self, state: FrontState, among: Int64) -> Genomes:
-        """Return the genome of the best mean fitness among some parents, with missing evaluations, see `trusted`."""
+        """Return the genome of the best mean fitness among some parents, filled up to `trusted` evaluations."""
         parents, trusted = state.parents, self._options.trusted
         finite = parents.score[among][np.isfinite(parents.score[among])]
         usual = float(np.median(finite)) if len(finite) else 0.0

@@ -264,7 +264,7 @@ class PruningRounds(contract.Strategy[PruningState]):
         return self._newest[1].measures(genomes, metrics)
 
     def outcome(self, state: PruningState) -> dict[str, Float64]:
-        """Return the strategy's values of fields of `Record`."""
+        """Return the strategy's front or archive, see `Strategy.outcome`."""
         return self._strategy(state.mask).outcome(state.now)
 
     def select(self, state: PruningState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:

@@ -215,7 +215,10 @@ class Strategy(Generic[State]):
         return measures
 
     def outcome(self, _state: State) -> dict[str, Float64]:
-        """Return values that describe the state after a generation, by the names of their fields in `Record`."""
+        """Return the front or the archive after a generation, to be recorded: {"front": [P]} or {"archive": [cells]}.
+
+        The names are fields of `store.schema.Record`. A strategy without a front or an archive returns {}.
+        """
         return {}
 
     def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:

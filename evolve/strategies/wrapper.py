@@ -1,7 +1,8 @@
 """Strategies around another strategy: `Multistart` makes several starts, `Restarting` restarts a stalled search.
 
-Both compare searches by a score: the mean fitness over its last k generations. k is a quarter of `start_generations` or
-of `restart_after`, rounded up. If a strategy has survivors, `Multistart` counts only the fitness of survivors.
+Both compare searches by a score: the mean fitness of the last k generations of a search. k is a quarter of
+`start_generations` or of `restart_after`, rounded up. If a strategy has survivors, `Multistart` counts only the fitness
+of survivors.
 """
 
 import itertools
@@ -148,7 +149,7 @@ class Wrapper(Strategy[WrapperState]):
         return self._strategy.measures(genomes, metrics)
 
     def outcome(self, state: WrapperState) -> dict[str, Float64]:
-        """Return the strategy's values for fields of `Record`."""
+        """Return the strategy's front or archive, see `Strategy.outcome`."""
         return self._strategy.outcome(state.now)
 
     def select(self, state: WrapperState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:

@@ -23,9 +23,9 @@ from evolve.strategies.acting import GENOME_MEASURES
 from evolve.training.fitness import check_fitness, importing
 
 _LOG = logging.getLogger("evolve")
-_CACHE_BYTES = 2**24  # the assumed share of a process in the cache of all cores
+_CACHE_BYTES = 2**24  # the part of the cores' shared cache that a process is assumed to have
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
-_MOST_SLOT_NUMBERS = 2**28  # in all slots of a device together, unless the user sets the number of slots
+_MOST_SLOT_NUMBERS = 2**28  # the numbers in all slots of a device, unless the user sets the number of slots
 _LARGE_SLOT = 2**16  # numbers in the slot of a large network; its step takes about as long as 16 environment steps
 
 
@@ -83,7 +83,7 @@ class Experiment:
 
     @property
     def _least_chunk(self) -> int:
-        """The smallest number of episodes of a chunk. Kernels step as many slots in about the time of one slot."""
+        """The smallest number of episodes of a chunk: the slots that a kernel steps in about the time of one."""
         if self.backend != "native":
             return 1
         slots = self.config.compute.slots or 1
@@ -197,7 +197,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
             _warn(f"{engine.id} declares no limit of steps, and {trial}: {lasts}, {limit}")
     device_slots = None
     if config.compute.slots is None and config.env.engine == "exact":
-        # The host may hold traces or initial contents of each slot, with four bytes or more for each number.
+        # The host may keep traces or initial contents of all slots, so limit the numbers in all slots together.
         most = max(slots, _MOST_SLOT_NUMBERS // network.slot_size)
         device_slots = min(MOST_SLOTS, config.population * config.episodes, most)
     return Experiment(complete, network, engine.action_size, engine.spaces, device_slots=device_slots)
@@ -394,7 +394,8 @@ def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies
     if options.get("restart_after", 0):
         expected = "0 if early episodes are shorter, because their returns are compared with returns of longer ones"
         raise InputError("strategy.restart_after", expected, options["restart_after"])
-    # Starts are compared with one another, so their episodes must have the same limit.
+    # With `strategy.starts` a run begins with several searches, the starts, and goes on with the best of them. So all
+    # their episodes must have the same limit.
     if choosing := strategies.choosing_generations(config.strategy):
         _check_lengths_of_starts(config.early_generations, choosing, options.get("pruning_every", 0))
 

@@ -108,8 +108,8 @@ def packages_of(config: Config) -> dict[str, str]:
 def module_digests(config: Config) -> dict[str, str]:
     """Return 16 hexadecimal digits of the SHA-256 of the file of each module of the user, by its name.
 
-    The modules are the ones that the configuration names, and the user's modules that these, the class of the
-    environment and its wrappers use.
+    They are the modules that the configuration names, the user's modules that hold a Gymnasium environment or its
+    wrappers, and the user's modules that any of these modules import.
     """
     found = {}
     modules = _modules_of_user(config)

@@ -174,7 +174,7 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
 def file_bytes(experiment: Experiment, ranks: int = 1) -> int:
     """Return the approximate bytes of a whole run file, without the state of the strategy.
 
-    The steps of the champions have no more hashes than their episodes may have steps.
+    The step hashes of the champions count as if each of their episodes lasted to its step limit.
     """
     config, network = experiment.config, experiment.network
     steps = environments.max_episode_steps(config.env) or MAX_HASHED_STEPS
@@ -189,8 +189,8 @@ def work_of(configs: Sequence[Config]) -> Work:
     """Return upper limits of the work of experiments, as if no run file existed, and their fewest threads."""
     at_once = max(config.population * config.episodes for config in configs)
     threads = min(map(num_threads, configs))
-    # The first condition spares exact tasks the import of Gymnasium. The size of a run would import the modules of
-    # environments, and this process only starts the ranks.
+    # `is_quick` imports Gymnasium, which exact tasks do not need. The steps of environments that are not quick stay
+    # unknown: `size_of` would import their modules, and this process only starts the ranks.
     if not all(config.env.engine == "exact" or environments.is_quick(config.env) for config in configs):
         return Work(at_once, None, threads)
     sizes = [size_of(config) for config in configs for _ in config.seeds]
@@ -254,7 +254,8 @@ def sweep_from_arguments(
     if not isinstance(grid, Mapping) or not all(isinstance(key, str) for key in grid):
         raise InputError("grid", 'a table of lists, such as {"strategy.sigma": [0.1, 0.3]}', repr(grid))
     table = _table(experiment)
-    # The grid may drop these options from the table. `_with_own` restores them for experiments with the same names.
+    # If the grid varies the network or the strategy, `_for_complete_table` drops the options of that section from the
+    # table. `_with_own` restores the options in experiments that have the network or strategy of the configuration.
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
         grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
@@ -297,9 +298,9 @@ def sweep_from_arguments(
 def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
     """Return the values of a swept key, and prepare the table, which has all settings, for these values.
 
-    A network or strategy that the sweep names begins with its own defaults, so the table loses the options of its
-    section. If a value is a table without a name, however, the options stay, and each name among the values becomes a
-    table, which replaces the section.
+    If each value of "network" or "strategy" names one, it begins with its own defaults, so the table loses the options
+    of this section. But a table without a name, such as {"sigma": 0.1}, changes these options, so they stay. Each name
+    among the values then becomes a table, which replaces the section.
     """
     if isinstance(values, list | tuple) and any(lacks_name(key, value) for value in values):
         return [{NAMED_SECTIONS[key]: each} if isinstance(each, str) else each for each in values]
@@ -375,7 +376,7 @@ def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
 
 
 def _take_source(table: dict[str, Any]) -> Source | None:
-    """Make `start_from` in a table a setting of plain values; return the start itself if it is in memory."""
+    """Replace `start_from` in a table by plain values, as in TOML; return the start itself if it is in memory."""
     given = table.get("start_from")
     if given is None:
         return None

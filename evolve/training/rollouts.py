@@ -43,7 +43,7 @@ FEED_BYTES = 2**26
 _FEW_WORLDS = 4
 """The smallest number of rigid-body worlds in a feed. Four worlds take half of the time of sixteen."""
 _CROWD_BYTES = 2**22
-"""The memory of the networks that a thread steps in turn with their worlds. They fit into a second-level cache."""
+"""The memory of the networks of a crowd, slots that a kernel steps together. They fit into a second-level cache."""
 LEAST_GAIN = 1.3
 """A GPU is used if it has at least this multiple of the host's speed."""
 TRIAL_SECONDS = 0.5
@@ -187,11 +187,11 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     if config.env.engine != "exact" or chosen == "numpy":
         return None
     task, network = exact_parts(config)
-    lanes = environments.slots_per_call(task)
+    # The smallest number of slots that a call of the kernel steps. A crowd is a multiple of it.
+    per_call = environments.slots_per_call(task)
     crowd = min(environments.largest_crowd(task), slots, _CROWD_BYTES // (4 * network.slot_size))
-    # A crowd is a multiple of the smallest number of slots that a call steps.
-    crowd = max(lanes, crowd - crowd % lanes)
-    if not isinstance(network.batch(lanes, chosen), SlotArrays):
+    crowd = max(per_call, crowd - crowd % per_call)
+    if not isinstance(network.batch(per_call, chosen), SlotArrays):
         return None
     normalize = config.normalize_observations
     # The approximate bytes of an episode in a feed. Each thread has a feed, so large feeds are limited.
@@ -207,8 +207,8 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         return ExactRollout(play, config.env.max_episode_seconds, queue)
 
     threads = num_threads(config)
-    # A kernel steps `lanes` slots in the time of one. But a few worlds take less time than many, so feeds are smaller.
-    least_feed = _FEW_WORLDS if task.has_world else lanes
+    # A smaller feed would not fill a call. But a few worlds take less time than many, so their feeds may be smaller.
+    least_feed = _FEW_WORLDS if task.has_world else per_call
     return part() if threads == 1 else ThreadedRollout(part, threads, least_feed)
 
 

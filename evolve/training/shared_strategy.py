@@ -1,8 +1,9 @@
 """Copies a strategy and its state to every rank, so that each rank computes the genomes that it plays.
 
 Rank 0 sends the state once. From then on each rank tells its copy the same results, a few numbers for each candidate.
-Each worker computes a part of the sums over all candidates, and receives the other parts. So the messages grow with P +
-W, and no rank ever holds P × W numbers.
+A strategy may need sums over all P candidates, such as a gradient, for each of the W columns. A column is one weight of
+all candidates. Each worker sums some columns, and receives the sums of the others. So the messages grow with P + W, and
+no rank ever holds P × W numbers.
 
 Such a strategy must be portable, with the same arithmetic on every rank, must not be `central`, and must not need the
 traces of each candidate. For other strategies rank 0 computes the candidates and sends them.
@@ -287,7 +288,7 @@ class StrategyReplica:
         strategy = strategies.guarded(config.strategy, strategy, network, config.population)
         state = strategy.from_arrays(self._arrays) if header.generation else strategy.start()
         self._asked = AskedGenomes(strategy, state, header.generation, config.population, network.num_weights)
-        # Room for the sums of all columns: this rank computes some, and receives the others.
+        # The sums of all columns: this rank will compute some, and receive the others.
         shape = strategy.sum_shape
         self._sums = np.zeros(0) if shape is None else np.zeros((network.num_weights, *shape))
 

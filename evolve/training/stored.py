@@ -53,7 +53,8 @@ def reload(
     """
     changes = dict(env or {})
     config = config_of(run)
-    # With another id, an engine among the changes belongs to the other environment, which is made at the end.
+    # Whether the changes keep the id. With another id, an engine among the changes belongs to the other environment,
+    # which is made at the end.
     is_same = changes.get("id", config.env.id) == config.env.id
     if is_same:
         engine = changes.pop("engine", engine)

@@ -28,6 +28,7 @@ from evolve.verification.logs import EpisodeLog, FirstDifference, explain
 from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, manifest_texts
 
 _WHICH = "; `evolve verify --full` of each file tells which one"
+"""The end of a reason that says that one of the two logs was changed."""
 PUBLISHED = Path(__file__).with_name("published.json")
 
 

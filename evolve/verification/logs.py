@@ -65,7 +65,8 @@ class EpisodeLog:
     def matches_fingerprint(self) -> bool:
         """Return whether the hashes of the last step are the top bytes of the fingerprint; True without these hashes.
 
-        A log has hashes of the first `MAX_HASHED_STEPS` steps at most, and most logs have none.
+        The hashes of a step are the top bytes of the fingerprint after this step, so any other hashes are wrong. A log
+        has hashes of the first `MAX_HASHED_STEPS` steps at most, and most logs have none.
         """
         if self.step_hashes is None or self.length > MAX_HASHED_STEPS or not len(self.step_hashes):
             return True
@@ -79,7 +80,7 @@ class CandidateLog:
     Attributes:
         returns, lengths: [E].
         fingerprints: [E, 2], of observations and actions.
-        trace_fingerprint: 64 bits.
+        trace_fingerprint: The fingerprint of the traces, 64 bits; 0 if it is unknown.
         step_hashes: The step hashes of each episode, as in `EpisodeLog`; None if the log has no hashes.
         metrics: [E] each, by name.
     """
@@ -282,12 +283,13 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
     found = _first_difference(generation, ours, theirs)
     if found is None or ours.digest != theirs.digest or found.what not in ("genome", "episode"):
         return found
-    # Equal digests prove equal genomes, returns, lengths and metrics, so a log was changed. But if only fingerprints of
-    # episodes differ, no log was changed: two engines may differ in observations alone.
-    # With the same fingerprints on both sides, only the other differences of episodes are left.
+    # A digest covers genomes, returns, lengths and metrics, but not the fingerprints of episodes. So first compare the
+    # episodes without fingerprints. If only fingerprints differ, no log was changed: two engines may differ in
+    # observations alone.
     differ_otherwise = different_episodes(replace(ours, fingerprints=theirs.fingerprints), theirs)
     if found.what == "episode" and not differ_otherwise.any():
         return found
+    # Equal digests contradict the difference, so a log was changed.
     return replace(found, what="changed", summary=f"{found.summary}, though the digests are equal")
 
 
@@ -424,7 +426,11 @@ def same_optional(ours: NDArray[Any] | None, theirs: NDArray[Any] | None) -> boo
 
 
 def _played(config: Config, record: Record, scores: Scores) -> Bool:
-    """Return [P, E]: whether an episode was played. The log does not show a failed `reset`, so repeat the race."""
+    """Return [P, E]: whether an episode was played.
+
+    In the log, an episode that failed in `reset` looks like an episode that was not played: no return, no steps. So
+    repeat the rounds of the race, which decide on the candidates and episodes that were played.
+    """
     played: Bool = np.zeros(record.returns.shape, np.bool_)
     if config.least_population is not None:
         # In a growing population, a candidate plays all its episodes or none.
@@ -502,11 +508,12 @@ def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
 
 
 def refine(what: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
-    """Return the kind of a difference; "function" or "algebra" if the manifests of both sides explain it.
+    """Return the kind of a difference, or another kind if the manifests of both sides explain the difference better.
 
-    "function": The fitness is a function of the user. That explains a different log. It does not explain different
-    genomes, because all fitness before them is equal. "algebra": Two machines ran a strategy with linear algebra that
-    is not portable. That explains different genomes after generation 0.
+    - "function" replaces "log" if the fitness is a function of the user. Such a function does not explain different
+      genomes, because all fitness before them is equal.
+    - "algebra" replaces "genome" after generation 0, if two machines ran a strategy with linear algebra that is not
+      portable.
     """
     is_later_genome = what == "genome" and bool(generation)
     if any(USER_FUNCTION in side.get("strategy", "") for side in manifests):

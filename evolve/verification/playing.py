@@ -32,11 +32,11 @@ _WEIGHTS_AT_ONCE = 2**22  # in memory while fingerprints are computed
 
 @dataclass(frozen=True)
 class Episode:
-    """An episode to play: a genome, and the key of the episode.
+    """An episode to play: a genome, and the key of the episode, from which its random numbers follow.
 
     Attributes:
         genome: The genome, P = 1.
-        purpose, generation, candidate, episode: The key.
+        purpose, generation, candidate, episode: The parts of the key.
         logged: The return in the log; NaN if the episode failed, None if the return is unknown.
         champion: Whether the candidate is the best of its generation. False if the generation is not evaluated yet.
         which: The choice of the genome, for held-out and validation episodes.
@@ -227,7 +227,7 @@ def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, 
     for part in generations.split(","):
         number = last
         if part != "last":
-            number = int(part) if re.fullmatch("[0-9]{1,9}", part) else last + 1  # which is refused
+            number = int(part) if re.fullmatch("[0-9]{1,9}", part) else last + 1  # refused below
         if number > last:
             expected = f"a list of complete generations, like 0,{last} or 0,last (0 to {last})"
             raise InputError("--generations", expected, generations)
@@ -302,6 +302,7 @@ def _play(
 
         show_step(bool(engine.faults))  # the observation of reset
         while True:
+            # Between two steps, an alarm that the program has set before may come.
             watchdog.ring()
             watchdog.pat()
             results = rollout.tick()

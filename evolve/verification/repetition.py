@@ -243,7 +243,11 @@ class RunRepetition(_Repetition):
 
     @property
     def _kind_of_initial(self) -> str:
-        """The kind of a difference in the genomes of generation 0: the code of another package may have changed."""
+        """The kind of a difference in the genomes of generation 0.
+
+        The genomes of a built-in strategy follow from the seed ("init"). The code of another package may have changed
+        ("added").
+        """
         return "added" if strategies.is_added(self.experiment.config.strategy) else "init"
 
     def _champion_difference(self, generation: int, log: CandidateLog, kind: str | None) -> Verdict | None:
@@ -259,7 +263,8 @@ class RunRepetition(_Repetition):
         if different:
             return self.diagnose((generation, candidate, different[0]), log, kind)
         # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 is unknown. In a race, a
-        # failed champion may have played more episodes than the log shows, and its traces are the mean over all.
+        # failed champion may have played more episodes than the log shows. Its traces are means over all its episodes,
+        # and cannot be compared here.
         comparable = len(log.returns) == self.experiment.config.episodes or not np.isnan(record.champion_fitness)
         if stored.trace_fingerprint and comparable and log.trace_fingerprint != stored.trace_fingerprint:
             kind = kind or "traces"
@@ -302,7 +307,7 @@ class RunRepetition(_Repetition):
             if not (self.run.complete and wanted):
                 return None
             return FirstDifference("log", "the held-out evaluation is missing, though the run is complete")
-        # A part of the episodes may have been selected.
+        # A file without some episodes may hold only the best ones.
         if self.run.complete and len(stored.returns) < wanted:
             summary = f"the run is complete, but has only {len(stored.returns):,} of {wanted:,} held-out episodes"
             return FirstDifference("log", summary)

@@ -183,7 +183,8 @@ class Verdict:
         others = [f"{key} ({a!r} against {b!r})" for key, a, b in self.configuration if key != ENGINE]
         if others:
             lines.append(f"configurations differ in {', '.join(others)}")
-        # A comparison with a published digest has one manifest. A repetition uses the configuration of the file.
+        # Only a comparison of two files has this line. A comparison with a published digest has one manifest, and a
+        # repetition uses the configuration of the file.
         elif not self.configuration and len(self.manifests) == 2 and not (self.sides and self.sides[-1].name == HERE):
             lines.append("configurations are the same")
         return lines

@@ -62,7 +62,7 @@ class LegDigest(StoredPart):
 
     digest: identifies every bit of the leg.
     marks: the first digits of the digests after every `every` generations, and after the last generation.
-    every: the number of generations up to the first mark, and from one mark to the next; maybe fewer to the last mark.
+    every: the number of generations from one mark to the next. The last mark may follow after fewer generations.
     steps: environment steps.
     timed_steps: the steps without the first generation, which is not timed; None in files of version 1.
     episodes: the number of episodes.

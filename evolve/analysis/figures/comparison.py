@@ -127,7 +127,7 @@ def _draw_row(panel: Any, y: int, row: Comparison) -> None:
 def _spread_apart(scores: Float64) -> Float64:
     """Return the vertical offsets of sorted scores that keep the dots of nearly equal scores apart."""
     span = float(np.ptp(scores)) or 1.0
-    # Each dot takes the free place nearest to the middle of the row, among the dots that it could overlap.
+    # Each dot takes the place nearest to the middle of the row that no dot of a nearly equal score has taken.
     offsets = np.zeros(len(scores))
     for n, first in enumerate(np.searchsorted(scores, scores - 0.02 * span)):
         taken = set(offsets[first:n])

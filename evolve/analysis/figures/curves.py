@@ -71,9 +71,10 @@ class Facet:
         return np.cumsum(np.nan_to_num([getattr(record, name) for record in run.records])) / divisor
 
     def x(self, group: RunGroup) -> Float64:
-        """Return the x coordinates [n] of the curves of a group: as many of its runs' coordinates as one run has.
+        """Return the x coordinates [n] of the curves of a group: a selection from the coordinates of all its runs.
 
-        Before the first generation of all runs has ended, and after the end of the shortest run, some run has no value.
+        They begin when each run has completed its first generation, and end with the shortest run, so that each run has
+        a value at each of them. Their number n is at most the number of generations of the longest run.
         """
         every = [self.x_of_run(run) for run in group.runs]
         if len(every) == 1:
@@ -307,10 +308,11 @@ def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
 
 
 def _fitness_series(group: RunGroup) -> str:
-    """Return the series that represents a group in comparisons: `_BEST`, or `_MEAN` if candidates share a centre.
+    """Return the series that represents a group in comparisons: `_MEAN` for samples around a centre, else `_BEST`.
 
-    The champion is then the centre, or an average of centres, and the mean of the samples describes the centre. The
-    best sample owes its fitness to noise, and gains from a larger σ.
+    A strategy such as openai-es samples all candidates around one centre, and its champion is the centre, or an average
+    of centres. The mean of the samples describes the centre. The best sample owes its fitness to noise, and gains from
+    a larger σ.
     """
     try:
         # Only strategies that sample around one centre give all candidates the same mask.

@@ -32,7 +32,7 @@ from evolve.training import Experiment, reload, reload_policy
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
 MOST_EXPERIMENTS = 12
-"""The most experiments with a film, a front or archive, a network and histograms. Of more, the best have them."""
+"""The largest number of experiments that have a film, a front or archive, a network and histograms: the best ones."""
 _NO_EPISODE_PLAYED = "No film was made, as no episode was played."
 _FRONT = (
     "The front: genomes for which no other genome is as good in all goals and better in one. The hypervolume is the "

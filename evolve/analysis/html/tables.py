@@ -177,8 +177,9 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
         return None
     # The settings of each group. Where a group has no difference, it has the value of the first group.
     settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differing)]
-    # A kind is a network with a strategy. Options that only one of two kinds has are left out. But groups of one kind
-    # may differ in such an option, so each group is compared with the first group of each kind, not only with `first`.
+    # Two groups of one kind have the same network and the same strategy. `without_implied` drops the options that only
+    # one of two kinds has. But groups of one kind may differ in such an option. So compare each group with the first
+    # group of each kind, and not only with `first`.
     configs = [group.config for group in groups]
     # The last entry of a key stays in a dictionary, so `reversed` keeps the first group of each kind.
     kinds = {(config.network.name, config.strategy.name): config for config in reversed(configs)}.values()

@@ -1,8 +1,9 @@
 """evolve bench: measure the start of evolve, a step of networks and of environments, and the speed of the engine.
 
-In a pair, a measurement of the engine follows a measurement of bare environments (the upper bound). The speed of a
-machine drifts, so compare the ratios of pairs, not the rates of different pairs. With `--sleep-env`, only the engine is
-measured. Then the bound is the sum of the durations of all episodes, divided by the number of workers.
+Bare environments replay recorded network outputs, without networks and MPI. Their speed is the upper bound. In a pair,
+a measurement of the engine follows a measurement of bare environments. The speed of a machine drifts, so compare the
+ratios of pairs, not the rates of different pairs. With `--sleep-env`, only the engine is measured. Then the bound is
+the sum of the durations of all episodes, divided by the number of workers.
 """
 
 import argparse

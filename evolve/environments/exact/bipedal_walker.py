@@ -41,6 +41,7 @@ CLOUDS, NUMBERS_PER_CLOUD = 10, 11
 Corners = list[tuple[float, float]]
 """The corners of a polygon (x, y), in meters."""
 
+# Gymnasium's constants of the walker. Lengths are in meters, unless stated otherwise.
 HULL_FRICTION, LEG_FRICTION = 0.1, 0.2
 HULL_POLY = [(34, -8), (34, 1), (6, 9), (-30, 9), (-30, -8)]  # pixels
 LEG_DOWN = -8 / SCALE

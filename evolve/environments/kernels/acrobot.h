@@ -28,7 +28,7 @@ INLINE void acrobot_observe(const task *at, const double *RESTRICT state, float 
     }
 }
 
-/* Number `row` of lane t in rows like those above, of a tile (WIDTH) or of the caller's own lanes. */
+/* Number `row` of lane t in a state: of a tile, with rows of WIDTH numbers, or of the caller, with rows of LANES. */
 #define ROW(rows, row, width) rows[(row) * (width) + t]
 
 /* The derivatives of both speeds in a state. */

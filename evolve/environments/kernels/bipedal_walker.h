@@ -116,7 +116,7 @@ INLINE void bipedal_walker_begun(const task *at, int64_t slot)
     w->shaping = walker_shaping(w);
 }
 
-/* What the motor of joint j makes of its output: the action, 0 for NaN, times the present strength of its leg. */
+/* The action of joint j: its output, limited to [-1, 1], or 0 for NaN, times the present strength of its leg. */
 INLINE float walker_action(const task *at, int64_t slot, int32_t j, const float *outputs)
 {
     const double *parameter = WORLD(at, slot)->parameter;
@@ -226,7 +226,8 @@ ONE_WORLD void feel_walker(const world *w, const model *m, float *seen)
     }
 }
 
-/* The ground before a walker, in lane t; past its end, edges without length, which no ray hits. */
+/* Copy the vertices of the ground near a walker into lane t. Beyond the last vertex, repeat it: no ray hits an edge of
+ * length 0. */
 ONE_WORLD void take_ground(const world *w, const model *m, float_row *x, float_row *y, int t)
 {
     int32_t begin = (int32_t)within(w->bodies[0].p.x / m->spacing, 0.0f, 1e6f) - 1;

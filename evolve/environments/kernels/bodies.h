@@ -8,8 +8,10 @@
  * baseline instruction set, and without gcc's vectorizer. In spite of -ffp-contract=off, the vectorizer turns rotations
  * into fused multiply-adds if the processor has them: vfmaddsub (gcc 12.2, x86-64), fcmla (gcc 12 to 14, ARM64).
  *
- * NVRTC needs seconds for every thousand lines. So a device has one copy of a long function with several callers, which is
- * ONCE_ON_DEVICE, and its long loops are ROLLED; gcc decides for itself. */
+ * NVRTC needs seconds for every thousand lines. So for a device, a long function with several callers is
+ * ONCE_ON_DEVICE, which means that it is not inlined, and long loops are ROLLED, which means that they are not
+ * unrolled. gcc decides for itself. WORLDS worlds are solved together. A call of a task steps a crowd of worlds, at
+ * most LARGEST_CROWD. */
 #pragma once
 #include "exact.h"
 #include "pcg64.h"
@@ -17,8 +19,8 @@
 #ifdef __CUDACC__
 #define ONE_WORLD __device__ static __noinline__
 #define ONCE_ON_DEVICE ONE_WORLD
-#define WORLDS 1        /* that are solved together */
-#define LARGEST_CROWD 1 /* of worlds that are stepped together */
+#define WORLDS 1
+#define LARGEST_CROWD 1
 #define CROWD_OF(at) 1
 #define FIRST_WORLD(at, call) ((call) * WIDTH + LANE)
 #else
@@ -98,7 +100,7 @@ INLINE vec placed(frame f, vec v)
 INLINE vec placed_back(frame f, vec v) { return turned_back(f.q, minus(v, f.p)); }
 
 /* Sine and cosine as the C library of GNU has computed sinf and cosf since 2.28: short polynomials in double, rounded once.
- * For |a| < 187: beyond it, the number of quarter turns has no room in 31 bits. */
+ * For |a| < 187: beyond, 2^24 times the number of quarter turns does not fit in 32 bits. */
 INLINE rotation rotation_of(float a)
 {
     const double x = a, units = x * 0x1.45f306dc9c883p+23, above = units < -2e9 ? -2e9 : units;
@@ -115,6 +117,7 @@ INLINE rotation rotation_of(float a)
     return q;
 }
 
+/* The records of environments/physics/frames.py, which describes their fields. */
 typedef struct {
     vec c, c0, v, force, low, high, p;
     rotation q;

@@ -2,7 +2,8 @@
 #pragma once
 #include "bodies.h"
 
-/* Which corners and faces a contact point comes from, in the order of Box2D's bytes: indices, and whether they are faces. */
+/* The id of a contact point, in the order of b2ContactID: the indices of the two features that meet there, and for each
+ * feature 1 if it is a face, 0 if it is a corner. */
 #define FEATURES(index_a, index_b, face_a, face_b) \
     ((uint32_t)(index_a) | (uint32_t)(index_b) << 8 | (uint32_t)(face_a) << 16 | (uint32_t)(face_b) << 24)
 

@@ -1,6 +1,6 @@
 /* Cues, defined in environments/exact/lifetime_learning.py.
- * Rows: the right answer to each cue; the presentations left of each cue; the cue shown, the arm chosen (0 before it), and
- * whether it was right. Options: presentations of each cue. */
+ * Rows: the right answer to each cue; the remaining presentations of each cue; the shown cue, the answer (ARM; 0 before
+ * the network answers), and its success (RIGHT, 1 or -1). Options: presentations of each cue. */
 #pragma once
 #include "tasks.h"
 

@@ -209,8 +209,9 @@ INLINE float deepest(const separator *r, int32_t *index_a, int32_t *index_b, con
     return separation_of(r, *index_a, *index_b, g, h, f);
 }
 
-#define TARGET greater(SLOP, 2.0f * SKIN - 3.0f * SLOP) /* they touch at this distance, */
-#define TOLERANCE (0.25f * SLOP)                        /* more or less */
+/* Two shapes touch if their distance is within TOLERANCE of TARGET. */
+#define TARGET greater(SLOP, 2.0f * SKIN - 3.0f * SLOP)
+#define TOLERANCE (0.25f * SLOP)
 
 /* The time at which a body touches a piece of ground, 1 for never. */
 INLINE float time_of_impact(const ground *g, const hull *h, sweep s)
@@ -261,11 +262,14 @@ INLINE float time_of_impact(const ground *g, const hull *h, sweep s)
     return 1.0f;
 }
 
-/* A bound that shows in most steps that a body comes nowhere near a piece of ground, so that the time of impact need not be
- * sought: a line separates them at both ends of the motion, by more than the paths of corners bend in between. */
+/* The motion of a body, for a bound that proves in most steps that the body does not touch a piece of ground: a line
+ * separates the two at the beginning and at the end of the motion, and its distance from the body is larger than the
+ * deviation of any corner's path from a straight line. The time of impact need not be computed then. */
 typedef struct {
     int known;
     vec corner[2][MAX_CORNERS], normal[2][MAX_CORNERS]; /* at the beginning and at the end */
+    /* low, high: the smallest and the largest x of these corners. bent: the largest deviation of a corner's path, plus
+     * NEAR. turn: the angle by which the body turns. way: the distance that its center of mass moves. */
     float low, high, bent, turn, way;
 } bound;
 
@@ -332,13 +336,13 @@ INLINE void advance_body(body *b, float alpha)
     b->alpha0 = alpha;
 }
 
-/* The state of continuous collision during a step. `alpha`: the time to which each piece of ground has advanced. The edges
- * of one body share it if there is a base. */
+/* The state of continuous collision during a step. `alpha`: the time to which each piece of ground has advanced. If the
+ * model has a base, all ground is one body in Box2D, and shares alpha[0]. */
 typedef struct { float alpha[MAX_BLOCKS + MAX_HEIGHTS]; bound bounds[MAX_BODIES]; } impacts;
 
 INLINE float *time_of_ground(impacts *i, const model *m, int32_t piece) { return &i->alpha[m->base ? 0 : piece]; }
 
-/* The time at which a contact touches, sought if it is not known. */
+/* The time of a contact's impact, computed if it is not known; 1 if there is none. */
 INLINE float impact_of(world *w, const model *m, impacts *i, contact *c)
 {
     body *b = &w->bodies[c->body];
@@ -386,7 +390,7 @@ INLINE void iterate_impact(body *b, const hull *h, constraint *k, int32_t count)
     }
 }
 
-/* Let one body, advanced to an impact, go on from there by its own contacts for h seconds. */
+/* Solve position and velocity of a body at its impact, with the contacts in `island`; then move it for h seconds. */
 INLINE void solve_impact(world *w, const model *m, const int32_t *island, int32_t count, float h)
 {
     const int32_t which = w->contacts[island[0]].body;
@@ -412,7 +416,8 @@ INLINE void solve_impact(world *w, const model *m, const int32_t *island, int32_
     follow_body(b, shape);
 }
 
-/* Solve the first impact of a step, by contact `first`. */
+/* Solve the earliest impact: move the body of contact `first` back to that time, solve it there with all its contacts
+ * that touch, and move it to the end of the step. If `first` does not touch there, undo the motion and disable it. */
 INLINE void take_impact(world *w, const model *m, impacts *all, int32_t first)
 {
     contact *c = &w->contacts[first];
@@ -479,7 +484,7 @@ INLINE int may_hit(world *w, const model *m, bound *bounds)
     return 0;
 }
 
-/* Find the impacts of a step, the first of all bodies first, and solve them. */
+/* Solve the impacts within a step, always the earliest one of all bodies next. */
 INLINE void solve_impacts(world *w, const model *m)
 {
     impacts all;

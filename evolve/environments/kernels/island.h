@@ -271,7 +271,7 @@ INLINE void solve_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows
         w = w + inertia * (rx * py - ry * px);                                                         \
     }
 
-/* One iteration of a row of contacts, `two` of whose points may be there. */
+/* One iteration of a row of contacts. two: whether some lane may have two points that are solved at once. */
 INLINE void solve_contacts(contact_rows *RESTRICT c, body_rows *RESTRICT B, const hull *h, const int two, const int width)
 {
     const float mass = h->inverse_mass, inertia = h->inverse_inertia;
@@ -443,7 +443,7 @@ INLINE int position_iteration(island *s, const model *m, const int width)
 }
 
 #if WORLDS > 1
-/* Solve the first `width` rows. */
+/* Solve the worlds in the first `width` lanes: all velocities, and the first EARLY_ITERATIONS over positions. */
 INLINE void solve_rows(island *s, const model *m, const int width)
 {
     for (int32_t b = 0; b < m->num_bodies; b++)
@@ -478,8 +478,8 @@ INLINE void solve_rows(island *s, const model *m, const int width)
         left = position_iteration(s, m, width);
 }
 
-/* Solve n worlds, which lie in the first rows; those that are still open after EARLY_ITERATIONS over positions need
- * evolve_solve_late. These functions serve all tasks: they are large. */
+/* Solve the worlds in the first n lanes. Lanes whose positions are still open afterwards need evolve_solve_late. Both
+ * are functions that all tasks call, because a copy of this large code in each task would be too much. */
 DISPATCH void evolve_solve_island(island *s, const model *m, int n)
 {
     if (n <= LANES)
@@ -488,7 +488,7 @@ DISPATCH void evolve_solve_island(island *s, const model *m, int n)
         solve_rows(s, m, WORLDS);
 }
 
-/* Go on with the positions of worlds in the first LANES rows. */
+/* Go on with the positions of the worlds in the first LANES lanes. */
 DISPATCH void evolve_solve_late(island *s, const model *m)
 {
     for (int tries = EARLY_ITERATIONS, left = 1; tries < POSITION_ITERATIONS && left; tries++)

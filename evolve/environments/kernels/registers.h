@@ -3,9 +3,9 @@
  * 180 iterations over the same bodies and joints take most of a step. They stay in registers, which have no addresses: so
  * the joints and their bodies are constants here, the HINGES of a task. The contacts of all bodies lie end to end, so that
  * the threads of a warp solve their first contacts together, their second ones, and so on, whichever bodies touch the
- * ground. Joints are always solved as if they were at a limit, and contacts as if they had two points: among 32 worlds one
- * nearly always is or has, and a warp that takes both ways takes the time of both. As in the rows of a CPU, the others keep
- * their bits. */
+ * ground. All joints are solved as if they were at a limit, and all contacts as if they had two points. Among the 32
+ * worlds of a warp, this is nearly always true of one, and a warp that takes both branches needs the time of both. The
+ * code selects results as for the rows of a CPU, so the other joints and contacts keep their bits. */
 #pragma once
 #include "island.h"
 
@@ -49,7 +49,8 @@ INLINE hull take_hull(const contact_rows *c)
     return h;
 }
 
-/* Copy a number of body b from all bodies, or back: registers have no index. */
+/* TAKE copies a field of body b into `one`, and GIVE copies it back. Registers cannot be indexed, so both go through
+ * all bodies, and select b. */
 #define TAKE(number)                    \
     one.number[0] = bodies[0].number[0]; \
     EACH_BODY(body)                     \

@@ -8,14 +8,14 @@
 #include "draws.h"
 #include "exact.h"
 
-/* The registers of a thread of a device that plays the task, if its network would take all that it can get. With fewer
- * registers of a thread more threads are resident. */
+/* The most registers per thread of a device, if the network that plays the task uses this limit in its NAME_bounds.
+ * With fewer registers per thread, more threads are resident. */
 #define TASK_REGISTERS 96
 
-/* The same, as the compiler takes it, for a network that plays the task. */
+/* The attribute that limits the registers of the kernel in which a network plays the task. */
 #define BOUNDS(network) network##_bounds
 
-/* The tile of a thread of a device; and whether a task makes a first step there before the network sees it. */
+/* On a device: the tile of the calling thread, and whether an episode begins with a step before its network begins. */
 #define TILE_OF_THREAD ((int64_t)blockIdx.x)
 #define FIRST_STEP 0
 
@@ -42,8 +42,8 @@ typedef struct {
     uint8_t *ended; /* [slots] */
     const double *options; /* numbers that the settings of the task give */
     void *worlds; /* [slots], of tasks with rigid bodies: bodies.h */
-    uint8_t *active; /* [slots]: whether a step has to advance the slot. It may advance others, but not worlds */
-    int64_t crowd; /* how many slots with worlds a step advances on a CPU: a multiple of WORLDS, at most LARGEST_CROWD */
+    uint8_t *active; /* [slots]: whether a step must advance the slot; it may advance others, too, but no worlds */
+    int64_t crowd; /* the number of worlds that a call steps on a CPU: a multiple of WORLDS, at most LARGEST_CROWD */
 } task;
 
 /* Number `row` of the state, the outputs and the observation of lane t. */

@@ -112,7 +112,8 @@ INLINE void let_sleep(world *w, const model *m, int solved)
     }
 }
 
-/* End a step of one world, whose positions may be `solved`; solve impacts during the step. */
+/* End a step of one world: sleep, new boxes and contacts, and impacts within the step. solved: whether the solver has
+ * corrected all positions; otherwise no body falls asleep. */
 ONE_WORLD void close_world(world *w, const model *m, int solved)
 {
     for (int32_t i = 0; i < m->num_bodies; i++)
@@ -170,8 +171,8 @@ ONE_WORLD void step_worlds(const task *at, int64_t slot, int count, const uint8_
 /* A world of a step: the number of its slot, its `work_of`, and whether its positions are solved. */
 typedef struct { int32_t slot, work, solved; } turn;
 
-/* Begin the steps of the `active` worlds among `count` slots. Sort them by their work, and return their number: lanes
- * without a contact wait for lanes that have it. */
+/* Begin the steps of the `active` worlds among `count` slots, and return the number of these worlds. Sort them by their
+ * work, so that similar worlds are solved together: a lane without a contact waits for the lanes that have one. */
 INLINE int open_worlds(const task *at, int64_t first, int count, const uint8_t *active, turn *turns)
 {
     int n = 0;
@@ -188,7 +189,8 @@ INLINE int open_worlds(const task *at, int64_t first, int count, const uint8_t *
     return n;
 }
 
-/* Worlds of several solvers whose positions need more iterations: a few need as many as there may be. */
+/* Worlds whose positions are still open after EARLY_ITERATIONS. They are few, and may need many more iterations, so
+ * they are collected from several calls of the solver, and solved LANES at a time. */
 typedef struct {
     island s; /* its first LANES lanes */
     turn *turns[LANES];
@@ -256,10 +258,10 @@ INLINE void place_world(const task *at, int64_t slot, int64_t step)
         WORLD(at, slot)->parameter[i] = rows[i * WIDTH];
 }
 
-/* begin_slot begins the episode of a slot whose seed and parameters are set. Like Gymnasium, a world makes a first step
- * without actions, which does not count. On a device this is a step of step_tile, with the number -1: a block steps all of
- * its worlds together. step_tile advances the active slots of a crowd by one step. Both write the
- * observations. */
+/* begin_slot begins the episode of a slot whose seed and parameters are set. As in Gymnasium, an episode begins with a
+ * step without actions, which does not count. On a CPU begin_slot makes this step. On a device the next call of
+ * step_tile makes it, as step number -1, because a block steps all its worlds together. step_tile advances the active
+ * slots of a crowd by one step. The function that makes a step also writes the observations. */
 #define STEP_WORLD_TILE(name)                                                                                          \
     INLINE void name##_step_tile(const task *at, int64_t call)                                                         \
     {                                                                                                                  \

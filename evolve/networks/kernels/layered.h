@@ -10,8 +10,9 @@ typedef struct {
     int64_t feedback[3]; /* rows that are copied after a step: the first source, the first target, and their number */
     const float *weights;
     float *nodes;
-    /* On a CPU slots may share a centre, NULL if not: `weights` then has factors, from which each step computes the weights. */
-    const float *centre; /* the matrices of all layers end to end */
+    /* On a CPU, `weights` may hold factors instead of weights. Each step then computes the weights from the factors and
+     * a centre that all slots share. */
+    const float *centre; /* the matrices of all layers end to end; NULL if `weights` holds weights */
     const int64_t *matrices; /* [., 3]: rows and rank, 0 or 1, of each matrix, and the first row of its factors */
 } layered;
 
@@ -42,7 +43,8 @@ INLINE void factored_sums(const float *x, const float *centre, const float *left
             z[k * WIDTH + t] = total[k][t];
 }
 
-/* z = x W for a layer of weights around a centre; its matrices lie below each other. Return the first one of the next layer. */
+/* z = x W for a layer whose weights are given by factors. `at` is the first of its matrices, which lie below each other
+ * in W, such as the weights and the biases. Return the first matrix of the next layer. */
 INLINE const int64_t *sums_around_centre(const int64_t *at, const float *factors, const float *centre, const float *x,
                                          float *z, int64_t rows, int64_t columns)
 {

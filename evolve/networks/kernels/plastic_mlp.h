@@ -59,7 +59,7 @@ INLINE void normalize_layer(float *w, const int *due, int64_t count)
         }
     for (int t = 0; t < LANES; t++)
         largest[t] = due[t] && largest[t] > 0.0f ? largest[t] : 1.0f;
-    BARRIER(); /* all have seen all of them */
+    BARRIER(); /* every thread has read all weights before any thread changes one */
     for (int64_t i = PART; i < count; i += PARTS)
         for (int t = 0; t < LANES; t++)
             w[i * WIDTH + t] = w[i * WIDTH + t] / largest[t];

@@ -53,8 +53,9 @@ void evolve_fingerprint(const fingerprints *f, const float *outputs, int64_t slo
         fingerprint_slot(f, slot, outputs + slot * f->sizes[1], f->steps[slot]);
 }
 
-/* The folds [n] of rows of values [n, k]; those that are not present [n, k], 0 in place of 1, count as the bits of no number.
- * Rows go together through the coefficients, which are twice as long as a row. */
+/* The folds [n] of rows of values [n, k]. A value that is absent, with 0 in present [n, k], counts as a word of 32
+ * ones. The loop takes 2048 columns of all rows at a time, so that their coefficients, which have 8 bytes each, stay in
+ * the cache. */
 DISPATCH void evolve_fold_present(const uint32_t *values, const uint8_t *present, const uint64_t *coefficients,
                                   uint64_t *folds, int64_t n, int64_t k)
 {

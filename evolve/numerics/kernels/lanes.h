@@ -78,7 +78,7 @@ int evolve_lanes(void) { return LANES; }
 /* The first number of a slot in an array of tiles, of `rows` rows each. */
 #define SLOT_ROWS(array, rows, slot) ((array) + (slot) / WIDTH * (rows) * WIDTH + (slot) % WIDTH)
 
-/* Between numbers that lie slot by slot, values [live, n], and rows of a tile. */
+/* Copy values [live, n], which lie slot by slot, into rows [n, WIDTH] of a tile. take_rows copies them back. */
 INLINE void put_rows(float *rows, const float *values, int64_t n, int64_t live)
 {
     for (int64_t t = 0; t < live; t++)
@@ -93,8 +93,9 @@ INLINE void take_rows(const float *rows, float *values, int64_t n, int64_t live)
             values[t * n + i] = rows[i * WIDTH + t];
 }
 
-/* The place of number i of a slot's n, in an array that is not stepped tile by tile: slot after slot on a CPU, whose
- * registers run along the numbers of a slot; in columns on a device. */
+/* The index of number i of the n numbers of a slot, in an array that is processed slot by slot. On a CPU the array
+ * is [slots, n], because vector registers then hold consecutive numbers of a slot. On a device it is [tiles, n, WIDTH],
+ * because neighbouring threads then use neighbouring addresses. */
 #ifdef __CUDACC__
 #define NUMBER(slot, i, n) (((slot) / WIDTH * (n) + (i)) * WIDTH + (slot) % WIDTH)
 #else

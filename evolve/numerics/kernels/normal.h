@@ -46,7 +46,7 @@ INLINE void log_lanes(const double *x, double *y)
     double m[LANES], e[LANES];
     memcpy(bits, x, sizeof bits);
     for (int t = 0; t < LANES; t++) {
-        /* as a shift of signed numbers, which registers lack: the bias makes it one of unsigned ones */
+        /* The reference shifts signed numbers. Vector registers lack this shift, so add a bias, and shift unsigned. */
         uint64_t biased = (uint64_t)bits[t] - 0x3FE6A09E667F3BCC + ((uint64_t)1024 << 52);
         exponent[t] = (int64_t)(biased >> 52) - 1024;
         bits[t] = (int64_t)((uint64_t)bits[t] - ((uint64_t)exponent[t] << 52));
@@ -108,8 +108,8 @@ INLINE void tail_lanes(const double *q, float *deviates)
         deviates[t] = (float)copysign(tail[t], q[t]);
 }
 
-/* Standard normal deviates of at most AT_ONCE words. One in seven lies in a tail, which takes three times as long: these
- * are done afterwards, side by side. */
+/* Standard normal deviates of at most AT_ONCE words. One deviate in seven is in a tail, and takes three times as long.
+ * So compute all deviates as if they were in the middle, then gather the deviates in the tails, and recompute them. */
 INLINE void normal_block(const uint64_t *words, float *deviates, int64_t n)
 {
     double q[AT_ONCE], far[AT_ONCE + LANES];
@@ -123,7 +123,7 @@ INLINE void normal_block(const uint64_t *words, float *deviates, int64_t n)
         count += fabs(q[i]) > 0.425;
     }
     for (int k = count; k < count + LANES; k++)
-        far[k] = 0.45; /* any */
+        far[k] = 0.45; /* padding: any number in a tail */
     for (int k = 0; k < count; k += LANES)
         tail_lanes(far + k, tails + k);
     for (int k = 0; k < count; k++)

@@ -34,9 +34,9 @@ DISPATCH void evolve_perturbed(const double *centre, const uint8_t *mask, const 
     }
 }
 
-/* Moments [n, 2] of rows around the centre: the sums, over all rows and in their order, of their share times d, and of their
- * share times d squared. d is the distance of the row, as floats, from the centre; row i has the deviates of keys[i] from
- * number `start` on. */
+/* Moments [n, 2] of rows around the centre [n]: the sums over all rows i, in ascending order, of shares[i] d and of
+ * shares[i] d^2, with d = (float)(centre + steps[i] scale deviates) - centre. The deviates of row i are those of
+ * keys[i] from number `start` on. */
 DISPATCH void evolve_moments_about_centre(const double *centre, const double *scale, const uint64_t *keys,
                                           const double *steps, const double *shares, double *moments, int64_t start,
                                           int64_t n, int64_t rows)
@@ -65,8 +65,8 @@ DISPATCH void evolve_moments_about_centre(const double *centre, const double *sc
     }
 }
 
-/* Sums [n] over `streams` keys of their share times the difference of centre + step d and centre - step d, as floats. The
- * deviates d begin at number `start` of each stream. */
+/* Sums [n] over all streams i of shares[i] times the difference of the floats centre + step d and centre - step d. d
+ * are the deviates of keys[i] from number `start` on. */
 DISPATCH void evolve_antithetic_sums(const double *centre, const uint64_t *keys, const double *shares, double *sums,
                                      double step, int64_t start, int64_t n, int64_t streams)
 {
@@ -111,8 +111,9 @@ INLINE void factored(const float *left, const float *right, float *moves, int64_
             moves[k] = moves[k] + left[q * m + j] * right[q * columns + first + k];
 }
 
-/* Matrices [n] of m rows, each W numbers after the one before: the centre [m, columns] plus the product of the factors left
- * [r, m] and right [r, columns], which follow each other, F numbers after the factors before; 0 where the mask is 0. */
+/* Write the matrix [m, columns] of each of n genomes: the centre plus the product of the factors left [r, m] and right
+ * [r, columns]; 0 where the mask is 0. In memory, right follows left. The matrices of neighbouring genomes are W
+ * numbers apart, and their factors F numbers. */
 DISPATCH void evolve_add_products(const float *centre, const uint8_t *mask, const float *factors, float *matrices, int64_t n,
                                   int64_t W, int64_t F, int64_t m, int64_t columns, int64_t r)
 {
@@ -130,8 +131,9 @@ DISPATCH void evolve_add_products(const float *centre, const uint8_t *mask, cons
             }
 }
 
-/* Sums [m, columns] over pairs of their share times the difference of centre + move and centre - move, as floats; the
- * moves are products as above. The last row has `last` columns, the first one begins at column `first`. */
+/* Sums over all pairs i of shares[i] times the difference of the floats centre + move and centre - move. The moves are
+ * products as above. The sums cover a matrix [m, columns] from column `first` of its first row to column last - 1 of
+ * its last row. */
 DISPATCH void evolve_product_sums(const float *centre, const float *left, const float *right, const double *shares,
                                   double *sums, int64_t first, int64_t last, int64_t m, int64_t columns, int64_t r,
                                   int64_t pairs)

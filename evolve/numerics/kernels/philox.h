@@ -145,8 +145,8 @@ void evolve_seed_words(const uint32_t *entropy, int64_t m, int64_t of_each, cons
     }
 }
 
-/* Write words number first ... first + n - 1 of the stream of a key into `room`, which has place for AT_ONCE + 4; n is at
- * most AT_ONCE. Return the address of the first one. */
+/* Write words number first ... first + n - 1 of the stream of a key into the buffer `room` [AT_ONCE + 4]; n is at most
+ * AT_ONCE. Return the address of word `first`. Up to 3 earlier words precede it, as a counter gives 4 words. */
 INLINE const uint64_t *stream_words(const uint64_t *key, int64_t first, uint64_t *room, int64_t n)
 {
     const int64_t skipped = first % 4;

@@ -91,8 +91,8 @@ INLINE void copy_part(uint8_t *block, int64_t first, const uint8_t *part, int64_
         memcpy(block + from - first, part + from - begin, to - from);
 }
 
-/* The 64 bytes from `first` on of message `row`, or of the last one if there are fewer. Those that are not in one piece are put
- * into `room`. */
+/* Return the block of 64 bytes that begins at byte `first` of message `row`; of the last message if `row` is beyond it.
+ * A block within `a` is not copied. Any other block, with bytes of `b` or of the padding, is put together in `room`. */
 INLINE const uint8_t *block_of(messages all, int64_t row, int64_t first, uint8_t room[64])
 {
     const int64_t at = row < all.n ? row : all.n - 1, size = all.k + all.m;

@@ -5,8 +5,8 @@
 
 #define ABREAST 4
 
-/* f(k, width) for the columns of the caller's part: `width` of them, from column k on. If there are as many parts as
- * columns, each has one. */
+/* Call f(k, width) for the columns of the caller's part, in groups of `width` columns from column k on. If there are at
+ * least as many parts as columns, a part has at most one column. */
 #define FOR_COLUMNS(columns, f)                                                           \
     do {                                                                                  \
         const int64_t abreast = (columns) > PARTS ? (columns) / ABREAST * ABREAST : 0;    \
@@ -16,8 +16,9 @@
             f(k, 1);                                                                      \
     } while (0)
 
-/* The same for a matrix that is written, too. A CPU streams its rows in their order in memory, and the sums stay in the
- * first cache. There `total` is z itself. */
+/* The same for a matrix that is also written. TOTALS declares the sums of the columns, `total`, and KEEP_TOTALS writes
+ * them to z. A CPU takes all columns together, row by row, in the order of memory. The sums then stay in the
+ * first-level cache, and `total` is z itself. */
 #ifdef __CUDACC__
 #define FOR_WRITTEN_COLUMNS FOR_COLUMNS
 #define TOTALS(z) float total[ABREAST][LANES]
@@ -30,9 +31,9 @@
 #define KEEP_TOTALS(z, width)
 #endif
 
-/* Such a matrix is worked on block by block, `deep` rows and WIDE columns, all of a block read before any of it is written:
- * the reads of a device travel together then. A block begins at (row, first); j and k count in it. Rows beyond the last
- * are read as `row`, and dropped. */
+/* A matrix that is written is processed in blocks of `deep` rows and WIDE columns. A whole block is read before any of
+ * it is written, so that a device can issue all reads of a block at once. A block begins at (row, first), and j and k
+ * count its rows and columns. In place of rows beyond the last one, row `row` is read, and the result dropped. */
 #ifdef __CUDACC__
 #define DEEP 2
 #define WIDE ABREAST

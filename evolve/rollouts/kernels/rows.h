@@ -31,7 +31,8 @@ INLINE void keep_parameters(const task *at, const double *parameters, int64_t n,
         rows[i * WIDTH] = parameters[i];
 }
 
-/* Normalize rows [O, WIDTH] into `input` by numbers [2 O, WIDTH], and take them into the moments [2 O, WIDTH]. */
+/* Write the normalized rows [O, WIDTH] to `input`, and add the rows to the moments [2 O, WIDTH], the sums and then the
+ * sums of squares. normalizers: [2 O, WIDTH], the means to subtract, then the factors. */
 INLINE void normalize_rows(const float *RESTRICT rows, const float *RESTRICT normalizers, double *RESTRICT moments,
                            float *RESTRICT input, int64_t O)
 {
