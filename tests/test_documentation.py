@@ -202,7 +202,7 @@ def parse_command(command, arguments):
         with contextlib.suppress(Answered):  # --settings prints instead of running
             load(arguments)
     else:
-        parser_of(command).parse_intermixed_args(arguments)
+        parser_of(command).parse_with_files(arguments)
 
 
 def test_commands_parse(tmp_path, monkeypatch):

@@ -302,7 +302,9 @@ def _open_streams() -> None:
         stream = getattr(sys, name)
         if stream is None:  # closed before this process began
             # The stream has no context manager, because it stays open until the process ends.
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+            opened = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
+            os.set_inheritable(opened.fileno(), True)  # mpirun ends the ranks at once without these descriptors
+            setattr(sys, name, opened)
         # A name that cannot be encoded must not end a command. In the locale C, Python has the handler
         # "surrogateescape", which encodes no letter beyond ASCII.
         elif isinstance(stream, io.TextIOWrapper) and (stream.errors == "strict" or stream.encoding == "ascii"):

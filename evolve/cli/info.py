@@ -180,7 +180,7 @@ def _parser() -> Parser:
 
 
 def _body(app: App, argv: list[str]) -> int:
-    options = _parser().parse_intermixed_args(argv)
+    options = _parser().parse_with_files(argv)
     app.stop.ends_at_once = "info"  # the first signal ends the command, because it plays no episode
     files = store.run_files(options.files)
     if options.settings and options.genomes:

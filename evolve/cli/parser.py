@@ -112,6 +112,13 @@ class Parser(argparse.ArgumentParser):
         if add_help:
             self.add_argument("--version", action="version", version=f"evolve {__version__}", help="print the version")
 
+    def parse_with_files(self, words: Sequence[str]) -> argparse.Namespace:
+        """Return the options of a command line whose files may stand between options. After "--" all are files."""
+        if "--" in words:  # Python 3.11 drops "--", and would then take -file for an option
+            end = words.index("--")
+            words = [*words[:end], *(dashless(Path(word)) if word else word for word in words[end + 1 :])]
+        return self.parse_intermixed_args(words)
+
     def error(self, message: str) -> NoReturn:
         """Raise InputError that names the option. For an unknown option, suggest an option with a similar name."""
         from evolve.config import nearest  # noqa: PLC0415 - only for errors
@@ -255,6 +262,11 @@ def file_argument(text: str) -> Path:
     return Path(text)
 
 
+def dashless(word: str | Path) -> str:
+    """Return a word of a command line. A path does not begin with "-", because it would look like an option."""
+    return f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word)
+
+
 def command_line(command: str, *words: str | Path) -> str:
     """Return a line that runs a command by this installation.
 
@@ -271,7 +283,7 @@ def command_line(command: str, *words: str | Path) -> str:
         begin = [str(ours), command]
     else:
         begin = ["python", "-m", *module]
-    return sanitize(shlex.join([*begin, *map(str, words)]), _LONGEST_LINE)
+    return sanitize(shlex.join([*begin, *(dashless(word) for word in words)]), _LONGEST_LINE)
 
 
 def how_to_resume(

@@ -159,7 +159,7 @@ def _time_of_change(path: Path) -> int | None:
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
     """Return the arguments, completed with defaults. Raises InputError for invalid or incompatible arguments."""
-    found = _parser().parse_intermixed_args(argv)
+    found = _parser().parse_with_files(argv)
     chosen = {name: getattr(found, name) is not None for name in ("generation", "connections", "cell")}
     for name, given in {**chosen, "traces": found.traces}.items():
         if given and not found.network:

@@ -139,7 +139,7 @@ def write_after_runs(app: App, runs: Sequence[PlannedRun]) -> str:
 
 
 def _body(app: App, argv: list[str]) -> int:
-    arguments = _parser().parse_intermixed_args(argv)
+    arguments = _parser().parse_with_files(argv)
     check_writable(arguments.output, html.FORMATS)
     html.check_libraries()
     environments.draw_without_display()
@@ -150,7 +150,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 def _work(argv: list[str]) -> Work:
     """Return the threads of the runs, without a number of episodes. Raises InputError for wrong arguments."""
-    arguments = _parser().parse_intermixed_args(argv)
+    arguments = _parser().parse_with_files(argv)
     if arguments.quick:
         raise InputError("--quick", "no --workers with it, because it plays no episode", "both")
     return Work(threads=threads_for(run_files(arguments.files)))

@@ -123,7 +123,7 @@ def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.N
 
 def _body(app: App, argv: list[str]) -> int:
     # Files may stand on both sides of an option, which `parse_args` refuses.
-    arguments = _parser().parse_intermixed_args(argv)
+    arguments = _parser().parse_with_files(argv)
     if arguments.published:
         return _compare_with_published([store.read_any(path) for path in store.run_files(arguments.files)], arguments)
     # Champion files are verified one by one. Of run files, one is repeated, or two are compared.
@@ -150,7 +150,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 def _work(argv: list[str]) -> Work:
     """Return the amount of work, for the option `--workers`. Raises InputError if there is no work for workers."""
-    arguments = _parser().parse_intermixed_args(argv)
+    arguments = _parser().parse_with_files(argv)
     if arguments.published:
         raise InputError("--published", "no option for playing episodes with it", "--workers")
     if len(arguments.files) > 1:

@@ -65,7 +65,8 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
 
     No process ever sees half a file: if the block fails, the partial file is removed, and `path` stays as it was. The
     partial file lies beside `path` and has its suffix, because libraries choose the format by the suffix. If `path` is
-    a symbolic link, it stays one, and its target is replaced. The permissions stay, too. A read-only file is refused.
+    a symbolic link, it stays one, and its target is replaced. The permissions and the group stay, too. A read-only file
+    is refused.
 
     is_locked: Whether this process holds the `Lock` of the file. Then the partial file has the same name in every
         process, and replaces the partial file of a killed process. Otherwise the name has the number of the process,
@@ -76,13 +77,25 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
     partial = _partial(path, "" if is_locked else f".{os.getpid()}")
     try:
         yield partial
-        # A new file has no permissions to keep, and some shared folders refuse to set them.
-        with contextlib.suppress(OSError):
-            partial.chmod(stat.S_IMODE(path.stat().st_mode))
+        _copy_permissions(path, partial)
         # Nothing is synced here: a writer whose file must survive a crash of the machine syncs the partial file.
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _copy_permissions(old: Path, new: Path) -> None:
+    """Give a new file the permissions and the group of the file that it will replace; for root, also the owner."""
+    # There may be no old file, and some shared folders refuse to set permissions.
+    with contextlib.suppress(OSError):
+        kept, made = old.stat(), new.stat()
+        mode = stat.S_IMODE(kept.st_mode)
+        if (kept.st_uid, kept.st_gid) != (made.st_uid, made.st_gid):
+            try:
+                os.chown(new, kept.st_uid if os.geteuid() == 0 else -1, kept.st_gid)
+            except OSError:  # this user is no member of the group, and another group must not get its permissions
+                mode &= 0o7707 | (mode & 0o007) << 3
+        new.chmod(mode)
 
 
 @contextmanager

@@ -205,6 +205,15 @@ def test_no_file_gets_the_descriptor_of_a_closed_stream(tmp_path):
     assert int((tmp_path / "file").read_text()) > 2
 
 
+def test_a_child_process_gets_the_streams_that_were_closed(tmp_path):
+    """mpirun ends the ranks at once without them."""
+    begin = "from evolve.cli.app import _open_streams; _open_streams(); import subprocess; "
+    program = f"{begin}subprocess.run(['sh', '-c', 'echo x && echo x >&2 && touch file'])"
+    closed = f"exec {shlex.join([sys.executable, '-c', program])} <&- >&- 2>&-"
+    subprocess.run(["sh", "-c", closed], env=environment(), cwd=tmp_path, check=True, timeout=LONG)
+    assert (tmp_path / "file").exists()
+
+
 def test_messages_that_nothing_reads_leave_the_exit_code(launched, monkeypatch):
     """As after Ctrl-C in `evolve run … 2>&1 | tee log`, which also ends tee."""
     reader, writer = os.pipe()

@@ -1,8 +1,10 @@
 """Errors name settings as TOML and Python do; on a terminal they name options."""
 
+from pathlib import Path
+
 import pytest
 
-from evolve.cli.parser import spelled
+from evolve.cli.parser import command_line, parser_of, spelled
 from evolve.errors import InputError, RunError, Setting
 
 
@@ -54,3 +56,11 @@ def test_an_error_is_worded_by_the_command_line():
 )
 def test_only_options_that_a_command_has_are_named(command, key, shown):
     assert spelled(Setting(key), command) == shown
+
+
+@pytest.mark.parametrize("command", ["info", "plot", "report", "verify"])
+def test_files_may_begin_with_a_dash(command):
+    words = ["--", "-d/seed-1.h5", "x.h5"] if command != "info" else ["--", "-d/seed-1.h5"]
+    found = parser_of(command).parse_with_files(words)
+    assert [str(path) for path in found.files] == words[1:]
+    assert command_line(command, Path("-d/x.h5"), "-o", Path("y")).endswith(" ./-d/x.h5 -o y")

@@ -1,5 +1,8 @@
 """Files are written whole or not at all; an error names a file that cannot be written, and the reason."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from evolve.errors import InputError
@@ -17,6 +20,36 @@ def test_a_file_is_replaced_when_the_block_ends(tmp_path):
     assert path.read_text() == "new"
     assert path.stat().st_mode & 0o777 == 0o640
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_group_of_a_file_stays(tmp_path, monkeypatch):
+    path, given = tmp_path / "x.png", []
+    path.write_text("old")
+    path.chmod(0o664)
+    real, other = Path.stat, os.stat(path).st_gid + 1
+    monkeypatch.setattr(Path, "stat", lambda self: _in_group(real(self), other) if self == path else real(self))
+    monkeypatch.setattr(os, "chown", lambda *arguments: given.append(arguments))
+    with atomic_write(path) as partial:
+        partial.write_text("new")
+    owner = os.getuid() if os.geteuid() == 0 else -1
+    assert given == [(partial, owner, other)]
+    assert path.stat().st_mode & 0o777 == 0o664
+
+
+def test_another_group_does_not_get_the_permissions(tmp_path, monkeypatch):
+    path = tmp_path / "x.png"
+    path.write_text("old")
+    path.chmod(0o674)
+    real, other = Path.stat, os.stat(path).st_gid + 1
+    monkeypatch.setattr(Path, "stat", lambda self: _in_group(real(self), other) if self == path else real(self))
+    monkeypatch.setattr(os, "chown", lambda *_: (_ for _ in ()).throw(PermissionError))
+    with atomic_write(path) as partial:
+        partial.write_text("new")
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def _in_group(found, group):
+    return os.stat_result([*found[:5], group, *found[6:]])
 
 
 def test_a_block_that_fails_leaves_the_old_file_alone(tmp_path):
