@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve.analysis.exports import export_policy
 from evolve.cluster.cores import usable_memory
 from evolve.environments import Codec, Spaces
 from evolve.environments.spaces import Space, check_observation, kind_of, member_of, members_of
-from evolve.errors import InputError, check_path, check_whole, one_line, pluralize
+from evolve.errors import InputError, check_path, check_whole, one_line, pluralize, sanitize
 from evolve.genome import Block, Genomes, one_genome
 from evolve.networks import Batch, Network
 from evolve.numerics import host_backend, restore_ieee
@@ -78,7 +79,12 @@ class Policy:
         self._lock = threading.Lock()
         self.reset()
 
-    def reset(self, seed: int | Sequence[int] = 0, batch: int | None = None) -> None:
+    def reset(
+        self,
+        seed: int | Sequence[int] = 0,
+        batch: int | None = None,
+        rows: Sequence[int] | Sequence[bool] | NDArray[Any] | None = None,
+    ) -> None:
         """Forget the last episode; begin one episode, or one for each row of a batch.
 
         Args:
@@ -87,24 +93,58 @@ class Policy:
                 vector environments. A list of N seeds has one for each row.
             batch: N, the number of rows. By default it is the number of seeds in a list. Without a list, the first
                 observation decides.
+            rows: The rows of the present batch that begin an episode, as numbers or as an array [N] of booleans. The
+                other rows go on. By default all rows begin an episode. A list of seeds has one for each of these rows.
 
         Raises:
-            InputError: A seed is no whole number from 0 on, there are not N seeds, or the networks do not fit into
-                memory.
+            InputError: A seed is no whole number from 0 on, there are not N seeds, the networks do not fit into memory,
+                or `rows` are not rows of a batch.
         """
         several = not isinstance(seed, str) and np.ndim(seed) == 1
         seeds = [check_whole("seed", one, 0) for one in (seed if several else [seed])]  # type: ignore[union-attr]
         if not seeds:
             raise InputError("seed", "a seed for each row, or one number", "no seeds")
+        if rows is not None:
+            if batch is not None:
+                raise InputError("rows", "rows without batch=, because the batch stays", f"batch={batch!r}")
+            self._restart(rows, seeds, several)
+            return
         if batch is not None:
             batch = check_whole("batch", batch, 1)
         if several and batch not in (None, len(seeds)):
             raise InputError("seed", f"a seed for each of {batch} rows, or one number", f"{len(seeds)} seeds")
-        rows = len(seeds) if several else batch
+        number = len(seeds) if several else batch
         with self._lock:
             # These lines come last, because `_begin` may raise an error, after which nothing must have changed.
-            self._begin(rows, seeds)
-            self._seeds, self._fixed_rows = seeds, rows  # rows: None if the first observation decides
+            self._begin(number, seeds)
+            self._seeds, self._fixed_rows = seeds, number  # None if the first observation decides
+
+    def _restart(self, rows: Any, seeds: Sequence[int], several: bool) -> None:
+        """Begin episodes in some rows of the present batch.
+
+        rows, seeds: as for `reset`. several: whether there is a seed for each of these rows.
+        """
+        with self._lock:
+            number = self._last_rows
+            if number is None:
+                got, cure = _in_words(None), "Call reset(batch=N) first, or pass a batch of observations."
+                raise InputError("rows", "rows of a batch that has begun", got, cure)
+            chosen, expected = np.asarray(rows), f"numbers from 0 to {number - 1}, or {number} booleans"
+            if chosen.dtype == np.bool_ and chosen.shape == (number,):
+                chosen = np.flatnonzero(chosen)
+            elif not chosen.size and chosen.ndim == 1:  # NumPy makes float64 numbers of an empty list
+                chosen = chosen.astype(np.int64)
+            is_valid = chosen.ndim == 1 and chosen.dtype.kind in "iu" and len({*chosen.tolist()}) == len(chosen)
+            if not is_valid or not ((chosen >= 0) & (chosen < number)).all():
+                raise InputError("rows", expected, sanitize(repr(rows)))
+            if several and len(seeds) != len(chosen):
+                raise InputError("seed", f"a seed for each of {len(chosen)} rows, or one number", f"{len(seeds)} seeds")
+            if not self._remembers or not len(chosen):
+                return
+            # A network with memory has a slot for each row.
+            genomes = self.genome.take(np.zeros(len(chosen), np.int64))
+            own = seeds if several else [check_whole("seed", seeds[0] + row, 0) for row in chosen.tolist()]
+            self._networks.load(chosen.astype(np.intp), genomes.weights, genomes.mask, np.array(own, np.int64))
 
     def _begin(self, rows: int | None, seeds: Sequence[int]) -> None:
         """Begin an episode in each row.

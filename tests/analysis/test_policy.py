@@ -168,6 +168,39 @@ def test_seeds_of_rows_follow_gymnasium_or_a_list():
         policy.outputs(seen)
 
 
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+@pytest.mark.parametrize("rows", [[2, 0], np.array([True, False, True])], ids=["numbers", "booleans"])
+def test_some_rows_of_a_batch_begin_an_episode(name, rows):
+    policy, observations = policy_of(name), observed(4, 3, 4)
+    policy.reset(seed=5, batch=3)
+    before = [policy.outputs(seen) for seen in observations]
+    policy.reset(seed=5, batch=3)
+    policy.outputs(observations[0])
+    policy.reset(seed=9, rows=rows)
+    after = [policy.outputs(seen) for seen in observations[1:]]
+    for row in (0, 2):
+        alone = policy_of(name)
+        alone.reset(seed=9 + row)
+        assert [list(seen[row]) for seen in after] == [list(alone.outputs(seen[row])) for seen in observations[1:]]
+    assert [list(seen[1]) for seen in after] == [list(seen[1]) for seen in before[1:]]
+
+
+def test_rows_that_are_no_rows_of_a_batch_are_refused():
+    policy = policy_of("elman")
+    with pytest.raises(InputError, match=r"rows: expected rows of a batch that has begun, got a single observation"):
+        policy.reset(rows=[0])
+    policy.reset(batch=2)
+    for wrong in ([2], [-1], [0, 0], [True], [0.5], 1, "0"):
+        with pytest.raises(InputError, match="rows: expected numbers from 0 to 1, or 2 booleans"):
+            policy.reset(rows=wrong)
+    with pytest.raises(InputError, match="seed: expected a seed for each of 2 rows, or one number, got 1 seeds"):
+        policy.reset(seed=[3], rows=[0, 1])
+    with pytest.raises(InputError, match="rows: expected rows without batch="):
+        policy.reset(batch=3, rows=[0])
+    policy.reset(rows=[])
+    policy.reset(seed=[3, 4], rows=np.ones(2, bool))
+
+
 def test_a_reset_that_is_refused_changes_nothing():
     policy, seen = policy_of("elman"), observed(2, 4)
     first, second = (policy.outputs(row).tobytes() for row in seen)
