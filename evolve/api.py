@@ -86,7 +86,7 @@ class RunComparison(exhibits.Picture):
         }
 
     def curves(self, over: str = "generation", load: bool = False) -> exhibits.Picture:
-        """Return the curves of the experiments in one picture. The arguments are those of `Run.plot`."""
+        """Return the curves of the experiments in one picture. The arguments are the same as of `Run.plot`."""
         return exhibits.plot(self._runs, over, load)
 
     def report(self, quick: bool = False) -> exhibits.Page:

@@ -199,7 +199,7 @@ class Block:
         output of layer l. If l ≥ layer, the connections are recurrent: they read the output of the previous step. If
         the matrix has one row more than the source has nodes, the last row holds the biases.
     span: None if the numbers are weights. If they are coefficients of learning rules, the [rows, columns] of the
-        connections that learn by these rules. If the block has only one row, this row holds for all rows of the span.
+        connections that learn by these rules. If the block has only one row, all rows of the span share this row.
         The same is true for columns.
     name: The name of the matrix in the formulas of its network; "" if it has none, see `title`.
     """

@@ -39,7 +39,7 @@ class Champion:
     Attributes:
         weights: [W].
         mask: [W].
-        generation: The generation of which it was the best; None for a held-out champion and for a genome with a name.
+        generation: The generation whose best candidate it was; None for a held-out champion or a genome with a name.
         name: The description of a genome of a front or an archive; empty for other genomes.
     """
 
@@ -97,7 +97,7 @@ def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) ->
     # `mean_traces` cannot play the episodes of a genome with a name: it treats each genome without a generation as the
     # held-out champion.
     if traces and champion.name:
-        raise InputError("traces", "neither connections nor cell beside it", "one of them")
+        raise InputError("traces", "neither connections nor cell with it", "one of them")
     if traces and not experiment.network.num_traces:
         raise InputError("traces", "a network that leaves Hebbian traces", experiment.config.network.name)
     return champion, experiment
@@ -275,7 +275,7 @@ def elites_of(run: StoredRun) -> list[Elite]:
 
 
 def names_of_measures(run: StoredRun) -> tuple[str, ...]:
-    """Return the names of the measures by which the strategy of a run selects, beside the fitness."""
+    """Return the names of the measures by which the strategy of a run selects, besides the fitness."""
     options = training.config_of(run).strategy.table()
     return (*options.get("minimize", ()), *options.get("maximize", ()))
 

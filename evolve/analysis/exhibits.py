@@ -251,7 +251,7 @@ def film(
 def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
     """Return the report of runs. The ranks play episodes unless `quick` is True.
 
-    Raises InputError if `quick` is no boolean or a library is missing, and RunError without a complete generation.
+    Raises InputError if `quick` is not a boolean or a library is missing, and RunError without a complete generation.
     """
     check_flag("quick", quick)
     html.check_libraries()
@@ -261,7 +261,7 @@ def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
         environments.draw_without_display()
         summarize = partial(html.summarize_run, coordinator=coordinator, transport=ranks.transport)
         text, _ = html.make_page(runs, groups, None if quick else summarize)
-        return text.encode("utf-8", "backslashreplace")  # an error may quote bytes that are no UTF-8
+        return text.encode("utf-8", "backslashreplace")  # an error may quote bytes that are not UTF-8
 
     title = ", ".join(dict.fromkeys(group.label for group in groups))
     return Page(ranks.call(work).decode(), f"report on {title}")

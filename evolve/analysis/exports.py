@@ -121,7 +121,7 @@ def _numbers(values: Any) -> list[float]:
 
 
 def _action_array_space(policy: "Policy") -> Any:
-    """Return the space of actions; None without a space, and for a Dict or Tuple, whose action is no single array."""
+    """Return the space of actions; None without a space, and for a Dict or Tuple, whose action is not one array."""
     space = policy.experiment.spaces.action
     return None if space is None or kind_of(space) in ("Dict", "Tuple") else space
 

@@ -202,7 +202,7 @@ def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOp
     Different genomes can have the same words: genomes from a script have no file, and a file may be replaced between
     two runs. The words of such a genome end with the first characters of its digest.
 
-    starts: The starts of all groups from which the words must distinguish this start.
+    starts: The starts of all compared groups. Different starts get different words.
     """
     if start is None:
         return "random genomes"

@@ -66,7 +66,7 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
             lines["validation"] = f"best mean {highest}, {last} in the last of {len(stored.validations):,}"
         for name, values in _genomes(stored).items():
             count = int(np.count_nonzero(~np.isnan(values)))
-            # Only the lists of the built-in strategies are known.
+            # `--genomes` can list only the genomes of built-in strategies.
             listed = "" if strategies.is_added(config_of(stored).strategy) else ", listed by --genomes"
             lines[name] = f"{pluralize(count, 'genome')}{listed}"
     champion, found = champion_of(stored), stored.held_out

@@ -90,7 +90,7 @@ def _resume_until_complete(job: "Launch", before: tuple[int, int]) -> int:
         done = f"{pluralize(generations, 'generation')} complete"
         if futile >= _MAX_FUTILE:
             job.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
-            # The launcher's 0 is no success here, because the run files do not confirm it.
+            # The launcher's 0 does not mean success here, because the run files do not confirm it.
             return 1 if outcome is None or outcome.code == 0 else outcome.code
         if not job.reclaims_host:
             job.say(f"{cause}; {done}; the run is resumed")

@@ -273,7 +273,7 @@ class StartedRanks:
             listener.listen(1)
             # With a short timeout, `_accept` also notices if the ranks have ended.
             listener.settimeout(0.1)
-            # Python ignores entries of `sys.path` that are no texts, and JSON may have no form for such entries.
+            # Python ignores entries of `sys.path` that are not texts, and JSON may have no form for such entries.
             search_path = json.dumps([folder for folder in sys.path if isinstance(folder, str)])
             environment = {SESSION_FOLDER: self._folder.name} | mpirun_environment()
             self._process = subprocess.Popen(

@@ -94,7 +94,7 @@ def loaded_versions(experiment: str) -> dict[str, str]:
     used = {name for module in modules for name in packages_used_by(module)}
     packages = (*_PLAYING, *(module.partition(".")[0] for module in modules), *used)
     versions = {name: _contents(sys.modules[name]).get("__version__") for name in packages if name in sys.modules}
-    # A version that is no text may be printed with its address in memory, which differs between processes.
+    # A version that is not a text may be printed with its address in memory, which differs between processes.
     found = {name: version if isinstance(version, str) else "" for name, version in versions.items()}
     for module in modules:
         found |= _module_fingerprints(module)

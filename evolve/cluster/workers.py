@@ -258,7 +258,7 @@ class WorkQueue:
 
 @dataclass(frozen=True)
 class Loss:
-    """A lost worker, its fate, and the same in words."""
+    """A lost worker, its fate, and a description of the loss."""
 
     worker: int
     fate: Fate
@@ -290,7 +290,7 @@ class Workers:
                 self._transport.send(worker, frame)
 
     def set_up(self, setup: Setup) -> None:
-        """Send a setup to all workers. None is ready until it answers: environments may take long to make."""
+        """Send a setup to all workers. No worker is ready until it answers: environments may take long to make."""
         self._ready.clear()
         self.send_all(setup)
 
@@ -339,7 +339,7 @@ class Workers:
     def _silent(self, busy: Collection[int], patience: float) -> list[int]:
         """Return the busy workers that are silent for too long."""
         passed = time.monotonic() - self._checked_at
-        if passed < _SILENCE_EVERY:  # with many workers, to count each time would take longer than to receive
+        if passed < _SILENCE_EVERY:  # with many workers, counting each time would take longer than receiving
             return []
         self._checked_at += passed
         for worker in self.ranks:

@@ -133,7 +133,7 @@ def set_key(table: Table, key: str, value: object) -> None:
 def read_assignment(text: str) -> tuple[str, object]:
     """Return the key and the value of `section.key=value`.
 
-    A date, or a value that is not valid TOML, is plain text. Raises InputError if `text` is no such assignment, or if
+    A date, or a value that is not valid TOML, is plain text. Raises InputError if `text` is not an assignment, or if
     the value is nested too deep or too large.
     """
     key, equals, value = text.partition("=")
@@ -184,7 +184,7 @@ def _check_writable(config: Config) -> None:
         raise InputError("output.directory", "a directory", repr(directory))
     # A run file stores the experiment as this text, and `read_table` reads it back.
     everything = config.to_toml()
-    # Python turns an argument of the command line that is no UTF-8 into text that UTF-8 cannot encode.
+    # Python turns an argument of the command line that is not UTF-8 into text that UTF-8 cannot encode.
     _check_utf8("output.directory", directory or "")
     _check_utf8("experiment", everything)
     read_table(everything, "experiment")

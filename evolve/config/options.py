@@ -157,7 +157,7 @@ def _distribution(key: str, given: Any) -> dict[str, Any]:
             raise InputError(f"{key}.choice", "a list of texts, finite numbers, booleans or tables", values) from None
     if kind not in _LARGEST_BOUND:
         raise InputError(key, _DISTRIBUTION, given, nearest(str(kind), [*_LARGEST_BOUND, "choice"]))
-    # Python counts booleans as integers, but a boolean is no bound.
+    # Python counts booleans as integers, but a boolean is not a bound.
     numbers = int if kind == "integers" else int | float
     is_pair = len(listed) == 2 and all(isinstance(x, numbers) and not isinstance(x, bool) for x in listed)
     smallest = 1e-300 if kind == "log_uniform" else -_LARGEST_BOUND[kind]
@@ -329,7 +329,7 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
     Raises:
         InputError: The table is invalid. The message describes the first invalid setting.
     """
-    # A validator may raise InputError. The error is no ValueError, so Pydantic passes it on unchanged.
+    # A validator may raise InputError. The error is not a ValueError, so Pydantic passes it on unchanged.
     validate = partial(model.model_validate, context={"lenient": lenient})
     return explained(model, validate, dict(table), at)
 

@@ -381,7 +381,7 @@ def _parts(contract: type) -> list[str]:
 
 
 _ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "workers")
-"""Arguments of `evolve.train` that are no settings."""
+"""Arguments of `evolve.train` that are not settings."""
 
 
 @cache
@@ -449,7 +449,7 @@ def _kinds_with(setting: str, sections: Mapping[str, list[str]], table: Mapping[
 
 
 def _names_in(section: str, annotation: Any, table: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings of a section; empty for an unknown kind, or if `annotation` is no section."""
+    """Return the names of the settings of a section; empty for an unknown kind, or if `annotation` is not a section."""
     if isinstance(annotation, type) and issubclass(annotation, Options):
         return list(annotation.model_fields)
     if section in REGISTRIES:

@@ -83,7 +83,7 @@ def max_episode_steps(options: EnvOptions) -> int | None:
 
 
 def check_randomized(options: EnvOptions) -> None:
-    """Raise InputError unless an environment takes all randomized arguments, also at their bounds."""
+    """Raise InputError unless an environment takes all randomized arguments, even at their bounds."""
     with closing(make(options, slots=1)) as engine:
         # An `ExactEngine` has called `exact_task`, which checks the bounds. EnvPool refuses `env.randomize`.
         if not isinstance(engine, ExactEngine | EnvPoolEngine):

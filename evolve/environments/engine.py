@@ -164,7 +164,7 @@ class Engine(Protocol):
         """Return the n actions of network outputs [n, A]."""
 
     def frame(self, slot: int) -> UInt8:
-        """Return a picture of a slot's environment, [H, W, 3], also when its episode has just ended.
+        """Return a picture of a slot's environment, [H, W, 3], even when its episode has just ended.
 
         Raises InputError unless the environment was made to draw frames (see `drawable_options`).
         """

@@ -149,7 +149,7 @@ class EnvPoolEngine:
         return np.asarray(self._decode(outputs), self._action_dtype)
 
     def frame(self, slot: int) -> UInt8:
-        """Return a picture of a slot's environment, [H, W, 3], also when its episode has just ended."""
+        """Return a picture of a slot's environment, [H, W, 3], even when its episode has just ended."""
         pool = self._pools[int(self._pool_of[slot])]
         return as_frame(self.id, lambda: pool.render(env_ids=[self._ids[slot]])[0])
 

@@ -178,7 +178,7 @@ class CompiledSlots:
 
 
 class _ArraySlots:
-    """B slots of a task, stepped by its array operations. The methods are those of `CompiledSlots`.
+    """B slots of a task, stepped by its array operations. It has the methods of `CompiledSlots`.
 
     states: [S, B], or worlds [B].
     """

@@ -83,7 +83,7 @@ GYMNASIUM_INDICES = {
     "MountainCarContinuous-v0": [0, 1],
     "Pendulum-v1": [0, 3],
 }
-"""For each task, the places in its state [S] of the numbers that are the state of Gymnasium's environment."""
+"""For each task, the indices in its state [S] of the numbers that make up the state of Gymnasium's environment."""
 _WIDTH = 20.0  # meters that Gymnasium's pictures of a walker show
 _MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}  # values of MUJOCO_GL without a display, and their libraries
 

@@ -69,7 +69,7 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 def check(section: Section, network: Network, action_size: int) -> str | None:
     """Check a network: draw a genome, check its blocks, make a batch, and compute one step.
 
-    More checks are only for a network from another package: `init` must repeat its weights, also if it draws several
+    More checks are only for a network from another package: `init` must repeat its weights, even if it draws several
     genomes at once (`batched_init`), and a slot must not depend on other slots. If only the last bits depend on other
     slots, the function returns a warning, otherwise None.
 

@@ -30,7 +30,7 @@ from evolve.shapes import Int64
 CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
 _RESULTS_SECONDS = 0.1
-"""The time for which results may be held back. To return a few results costs as much time as to play the episodes."""
+"""The time for which results may be held back. Returning a few results takes as long as playing the episodes."""
 LEAST_STEPS = 16
 """The smallest limit of the steps of a call, since each call costs time."""
 _FEEDS_PER_THREAD = 2

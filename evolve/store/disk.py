@@ -262,7 +262,7 @@ def _has_started(pid: int) -> bool:
         try:
             # "pid (name) state parent …"; the name may have spaces and brackets.
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:  # the process has ended, or this is no Linux
+        except OSError:  # the process has ended, or this is not Linux
             return False
     return False
 

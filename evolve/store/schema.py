@@ -1,6 +1,6 @@
 """Declares the columns of a run file. A field of a record declares the column in which it is stored.
 
-The shape, the unit and the meaning of a column are attributes of its dataset in the file, and in docs/run-file.md.
+The shape, the unit and the meaning of a column are attributes of its dataset in the file. docs/run-file.md lists them.
 """
 
 import hashlib
@@ -102,7 +102,7 @@ def path_of(directory: Path, seed: int) -> Path:
 class Record:
     """One generation. In the file, the first axis of its columns is G, the generations, except for the step hashes.
 
-    A field that has the name of one of `rollouts.episodes.EPISODE_QUANTITIES` has this quantity of every episode.
+    A field with the name of one of `rollouts.episodes.EPISODE_QUANTITIES` holds this quantity of every episode.
     """
 
     returns: Float64 = column("generation/returns", "G P E", np.float64,
@@ -258,7 +258,7 @@ START = columns_of(Start)
 EVERY_COLUMN = tuple(
     column for table in (columns_of(Record), POPULATION, VALIDATIONS, HELD_OUT, START) for column in table.values()
 )
-"""All columns that a run file can have, beside its checkpoint and its metrics."""
+"""All columns that a run file can have, besides its checkpoint and its metrics."""
 
 
 @dataclass(frozen=True)

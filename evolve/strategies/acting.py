@@ -74,7 +74,7 @@ class Paths:
             present = mask[:, first.start : first.stop]
             for block in further:
                 present = present | mask[:, block.start : block.stop]
-            # A row or a column of coefficients that holds for several connections is repeated for all of them.
+            # A row or a column of coefficients that several connections share is repeated for each of them.
             found.append(np.broadcast_to(present.reshape(-1, first.rows, first.columns), (len(mask), *first.shape)))
         return found
 
@@ -125,7 +125,7 @@ class Paths:
             rows, columns = matrix[0].shape
             paths = fed[matrix[0].source][:rows, None] * used[matrix[0].layer + 1][None, :columns]
             for block in matrix:
-                # A block of learning rules with one row (or column) holds for all rows (or columns): sum over them.
+                # All rows (or columns) share a block of learning rules with one row (or column): sum over them.
                 paths_of_block = paths
                 if block.rows < rows:
                     paths_of_block = ordered_sum(paths_of_block.T)[None]
@@ -183,7 +183,7 @@ class Paths:
         # Each round adds the paths with one recurrent connection more, until no further neuron is reached.
         while now != before:
             earlier = flows
-            # Each round computes the flow of all paths anew, also of the paths that earlier rounds have followed.
+            # Each round computes the flow of all paths anew, even of paths that earlier rounds have followed.
             flows = [neurons.copy() for neurons in ends]
             for (block, *_), strength in steps:
                 rows, columns = strength.shape

@@ -130,7 +130,7 @@ def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
 
 
 def scaled_fitness(fitness: Float64) -> Float64:
-    """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2; zeros unless finite ones differ.
+    """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2; zeros if finite ones are equal.
 
     Unlike ranks, the values keep the ratios of differences, so an outlier can outweigh all other candidates. ∞ counts
     as the best finite fitness, -∞ and NaN as the worst. N is at least 1.

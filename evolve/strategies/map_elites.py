@@ -26,7 +26,7 @@ first floor(P/(2K)) candidates come from the first emitter, and so on. All other
                candidates in filled cells, the largest gain first; then candidates without a cell or with a NaN. The
                gain is the fitness minus the fitness of the elite in the cell. All are compared with the archive before
                this generation
-    update     sep-cma-es by this order. Its parents are the first half, also if fewer than half entered the archive
+    update     sep-cma-es by this order. Its parents are the first half, even if fewer than half entered the archive
     restart    if none of its candidates found an empty cell or a gain above 0
 """
 

@@ -51,7 +51,7 @@ class Nsga2Options(Options):
     minimize: _Names = (ACTING,)
     """The objectives to minimize: "acting_connections", "connections", or names in env.metrics."""
     maximize: _Names = ()
-    """The objectives to maximize beside the fitness: names in env.metrics."""
+    """The objectives to maximize besides the fitness: names in env.metrics."""
     parents: int = Field(32, ge=1)
     """N, the number of genomes that are kept, evaluated again and have children; at most half of the population."""
     weight_noise: float = Field(0.3, ge=0, le=1e6)

@@ -104,7 +104,7 @@ class Strategy(Generic[State]):
         sum_shape: The shape of the sums that `sums` returns for one weight: () for one number, (k,) for k numbers. None
             if there are no sums.
         capacity: The largest number of genomes in a state; None if a state holds no genomes.
-        measured: The names of the D measures of a candidate that `tell` reads beside the fitness.
+        measured: The names of the D measures of a candidate that `tell` reads besides the fitness.
         warm_starts: Whether a search can begin with a given genome. The layout is then a `StartLayout`, whose initial
             genomes all equal the given genome. This genome must also be the champion of the state that `start` returns.
     """
@@ -222,7 +222,7 @@ class Strategy(Generic[State]):
         return {}
 
     def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return a genome (P = 1) that the strategy keeps beside its champion. Give one of the two arguments.
+        """Return a genome (P = 1) that the strategy keeps besides its champion. Give one of the two arguments.
 
         Args:
             connections: Select the best genome on a front with at most this number of connections that can act.

@@ -63,7 +63,7 @@ class Experiment:
     def rollout_spec(self) -> RolloutSpec:
         """The specification from which any rank makes a rollout of this experiment."""
         env = self.config.env
-        # If a trial has chosen a back end, the text names this back end, so no other rank needs a trial.
+        # The TOML text below names the back end that a trial has chosen, so no other rank needs a trial.
         config = self.on(self.chosen_backend or self.config.compute.backend)
         return RolloutSpec(
             experiment=config.to_toml(),
@@ -190,7 +190,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
         environments.check(engine, complete.env.reuse)
         environments.check_metrics(engine)
         if environments.max_episode_steps(config.env) is None and environments.seems_endless(engine):
-            # The environment may only be slow, so this is no error.
+            # The environment may only be slow, so this is not an error.
             trial = "an episode of random actions did not end in a short trial"
             lasts = f"an episode without an end lasts for env.max_episode_seconds, {config.env.max_episode_seconds:g} s"
             limit = "unless env.max_episode_steps limits it"
@@ -294,7 +294,8 @@ def _check_size(config: Config, network: Network) -> None:
     genome_bytes = 0 if is_missing else strategies.bytes_per_weight(config.strategy, network, P) * W
     needed = genome_bytes + episode_bytes
     if needed > available:
-        # Name what does not fit: the episodes alone, or the slots beside the rest, or else the genomes.
+        # Name the part that is too large: the episodes if they alone do not fit; the slots if all else fits; otherwise
+        # the genomes.
         sizes = f"{num_episodes:,} episodes"
         if 32 * num_episodes <= available:
             fits_without_slots = needed - 4 * slots * network.slot_size <= available
@@ -322,7 +323,7 @@ def validate_new_run(experiment: Experiment) -> None:
         raise InputError("racing.keep", f"its default, {default}, without racing.rounds", keep)
     _check_growth(experiment, strategy)
     if config.common_random_numbers == "pairs" and not strategy.antithetic:
-        expected = f"true or false with {config.strategy.name}, whose candidates are no antithetic pairs"
+        expected = f"true or false with {config.strategy.name}, whose candidates are not antithetic pairs"
         raise InputError("common_random_numbers", expected, "pairs", "openai-es, pgpe and snes have pairs.")
     _check_step_limits(experiment, strategy)
     _check_measures(experiment, strategy)
@@ -401,7 +402,7 @@ def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies
 
 
 def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) -> None:
-    """Raise InputError unless the episodes of all starts have the same step limit, also after a round of pruning."""
+    """Raise InputError unless the episodes of all starts have the same step limit, even after a round of pruning."""
     same_limit = "so that the episodes of all starts have the same step limit"
     if early < all_starts:
         expected = f"the generations of all starts, {all_starts:,}, or more, {same_limit}"

@@ -36,7 +36,7 @@ _CURE = (
 def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Generator[Record]:
     """Evolve from the end of the log to the last generation or an early stop; then evaluate the champion.
 
-    Yields the record of each generation when it is in the log. The log is flushed at the end, also after an error,
+    Yields the record of each generation when it is in the log. The log is flushed at the end, even after an error,
     so that no complete generation is lost.
 
     Raises:

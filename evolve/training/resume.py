@@ -196,7 +196,7 @@ def check_and_create_runs(
         if resume and reading.exists(run.path):
             _check_continuation(run, spot_check)
         elif overwrite and reading.exists(run.path) and not reading.is_empty(run.path):
-            # Reopening raises InputError if another process holds the lock, or if the file is no run file.
+            # Reopening raises InputError if another process holds the lock, or if the file is not a run file.
             with closing(store.reopen(run.path)) as file:
                 _check_not_being_written(file)
         else:  # no file, or an empty run file, which may be replaced at once; `check_free` refuses other files

@@ -67,7 +67,7 @@ def reload(
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": plain(threads)}, "compute")
     if not is_same and run.header.spaces is not None:
-        # Only another environment is played, so the file's own need not be installed.
+        # Only another environment is played, so the environment of the file need not be installed.
         policy = reload_policy(run)
         config = policy.config.model_copy(update={"compute": compute})
         experiment = _with_environment(replace(policy, config=config), ({"engine": engine} if engine else {}) | changes)
@@ -78,14 +78,15 @@ def reload(
     except UnknownKeyError as error:
         raise unknown_settings(str(run.path), error) from None
     except InputError as error:
-        # A notebook may have registered the task of the run. The cure for a new run would name an option of that run.
+        # A notebook may have registered the task of the run. The error advises to change `env.id`, but the file has it.
         if (error.argument, error.expected) != ("env.id", "a registered environment") or ":" in config.env.id:
             raise
+        evaluate = f"python -m evolve.evaluate {shlex.quote(str(run.path))} --env module:{config.env.id}"
         cure = (
-            "The file does not name the module that registers it. In Python, import that module first; its champion is "
+            "The file does not name the module that registers it. In Python, import that module first; "
+            f"its champion is evaluated by {evaluate}"
         )
-        play = f"evaluated by python -m evolve.evaluate {shlex.quote(str(run.path))} --env module:{config.env.id}"
-        raise InputError("env.id", error.expected, error.got, f"{cure}{play}") from None
+        raise InputError("env.id", error.expected, error.got, cure) from None
     # The stored arrays must fit the experiment before the network or the environment is replaced.
     if not _fits(run, experiment):
         if engine is not None:
@@ -355,7 +356,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
                 "start_from.file", "a run file or a champion file", got, "In Python: start_from=run.start."
             )
         path = Path(os.path.expanduser(wanted.file))  # no shell expands "~" in a file or in Python
-        # Of a directory, each seed takes its own run file.
+        # If the path is a directory, each seed takes its own run file in it.
         if os.path.isdir(path):
             path = _run_of_seed(path, seed)
         elif reading.why_missing(path) == "no such file":  # reading the file reports other reasons

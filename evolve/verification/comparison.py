@@ -51,7 +51,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
         configuration=(*seeds, *settings),
         manifests=manifest_texts(a.header.manifest, b.header.manifest),
     )
-    # Compare the generations that both runs have. For the rest of the longer run, there is the verdict above.
+    # Compare the generations that both runs have. `unequal` is the verdict if only the lengths of the runs differ.
     for generation, (ours, theirs) in enumerate(zip(a.records, b.records, strict=False)):
         first = logs.first_difference(generation, ours, theirs)
         if first is not None:

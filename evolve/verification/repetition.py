@@ -140,7 +140,7 @@ class RunRepetition(_Repetition):
         champions = f"the champions of {part}{pluralize(run.num_generations, 'generation')}"
         summary = f"{champions}, {pluralize(sum(map(self._num_played, numbers)), 'episode')} evaluated again"
         summary += f", and {len(run.held_out.returns):,} held-out ones" if run.held_out is not None else ""
-        # A function of the user may be missing here. A missing function is no difference.
+        # A function of the user may be missing here, which is not a difference.
         try:
             difference = logs.fitness_difference(run, self.experiment, numbers)
         except EvolveError as error:

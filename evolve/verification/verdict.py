@@ -210,7 +210,7 @@ def _for_json(value: Any) -> Any:
         return {key: _for_json(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
         return [_for_json(part) for part in value]
-    if isinstance(value, str):  # a path may have bytes that are no UTF-8
+    if isinstance(value, str):  # a path may have bytes that are not UTF-8
         return value.encode("utf-8", "backslashreplace").decode()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

@@ -84,7 +84,7 @@ def test_pairs_share_episodes_on_any_ranks_threads_and_after_restarts(call, comm
 
 
 def test_pairs_are_refused_without_antithetic_pairs(call):
-    expected = "common_random_numbers: expected true or false with ga, whose candidates are no antithetic pairs"
+    expected = "common_random_numbers: expected true or false with ga, whose candidates are not antithetic pairs"
     words = (*SMALL, *EXACT, "--strategy", "ga", "--set", "common_random_numbers=pairs", "-o", "x")
     call("run", *words).refused(expected, "openai-es, pgpe and snes")
     assert call("run", *SMALL, *EXACT, "--set", "common_random_numbers=both", "-o", "x").code == 2

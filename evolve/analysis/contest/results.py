@@ -277,8 +277,8 @@ def write(found: ContestFile, path: Path) -> Path:
 def read(path: Path) -> ContestFile:
     """Return the contents of a file of this version or an earlier one.
 
-    Raises InputError if the file cannot be read, is no contest file, or was edited. Raises it also for an unknown
-    version, and for the verdict `DIFFERENT`.
+    Raises InputError if the file cannot be read, is not a contest file, was edited, or is of an unknown version, and
+    for the verdict `DIFFERENT`.
     """
     contents = _contents(path)
     # Check the version first: a file of another version may have other fields.

@@ -282,7 +282,7 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
 
 
 def _set_x_range(panel: Any, facet: Facet) -> None:
-    """Set the range of the x axis, also for a single generation, or if no generation has a value."""
+    """Set the range of the x axis, even for a single generation, or if no generation has a value."""
     panel.margins(x=0.01)
     x = np.concatenate([facet.x(group) for group in facet.groups])
     # A single generation has no width.
@@ -455,7 +455,7 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
         # The curve ends with the shortest run, and a longer run may begin searches after that.
         shown = {first for first, place in places.items() if place <= x[-1]}
         named = {(first, kind) for first, kind in named if first in shown}
-        # Names have room if any two are `_NAME_INCHES` apart. The whole x axis takes `panel_inches`.
+        # Names have room if neighbours are at least `_NAME_INCHES` apart. The whole x axis takes `panel_inches`.
         gaps = np.diff([places[first] for first, _ in sorted(named)])
         panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
         have_room = (gaps * panel_inches >= _NAME_INCHES * (x[-1] - x[0])).all()
@@ -518,7 +518,7 @@ def _band(panel: Any, x: Float64, quartiles: Quartiles, line_style: LineStyle, s
 
 def _line(panel: Any, x: Float64, values: Float64, **line_style: Any) -> None:
     """Draw a line; a value without a neighbour is a point."""
-    # The first and the last value have a neighbour without a value beyond the ends.
+    # Pad with NaN, so that the first and the last value have two neighbours, too.
     known = np.isfinite(np.pad(values, 1, constant_values=np.nan))
     alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
     panel.plot(x, values, marker="o" if len(alone) else "", markevery=alone.tolist(), ms=4, **line_style)

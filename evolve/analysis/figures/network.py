@@ -106,7 +106,7 @@ def connections_of(network: Network, mask: Bool, strength: Float32) -> Connectio
     paths = Paths(network)
     parts = []
     begin = 0
-    # Of each matrix, only the first block is needed. `acting` is [rows, columns], of the single mask.
+    # Only the first block of each matrix is needed. `acting` [rows, columns] belongs to the only mask.
     for (block, *_), (acting,) in zip(paths.matrices, paths.acting(mask[None]), strict=True):
         weights = strength[block.start : block.stop].reshape(block.rows, block.columns)
         rows, columns = np.nonzero(acting)

@@ -250,7 +250,7 @@ def _run_names(groups: Sequence[RunGroup], runs: Sequence[StoredRun]) -> list[st
 
 
 def _key(run: StoredRun) -> _Key:
-    """Return a key of a run. A path is no key, because a script may hold a run and the run that replaced its file."""
+    """Return a key of a run. A path is not enough: a script may hold a run and the run that replaced its file."""
     return run.path, run.header.config, run.digest
 
 

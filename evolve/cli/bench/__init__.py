@@ -176,7 +176,7 @@ def _schedule_table(rows: list[Row]) -> str:
     title = f"\n{pluralize(rows[0]['ranks'], 'rank')}, environments that only sleep"
     times = ("ideal_seconds", "list_seconds", "seconds")
     lines = [(*(f"{row[name]:.2f}" for name in times), *_cost_cells(row)) for row in rows]
-    note = "ideal: no worker ever waits; free: scheduling costs no time, waits only at the end; ratio: ideal to real"
+    note = "ideal: no worker ever waits; free: workers wait only for the last episodes; ratio: ideal to real"
     return "\n".join([title, _table(("ideal\ns", "free\ns", "real\ns", *_COST_HEADINGS), *lines), _median(rows), note])
 
 

@@ -362,8 +362,8 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         """Return [k]: the best end after the switches of a trial [k]. switches: [n, k], the trials of all switches."""
         num_others = float((1 << self.options.turns) - 1)
         for number, when in enumerate(switches):
-            # The next best end is 1 … num_others places further; end 0 follows the last end. Random numbers before
-            # these decide the first best end and the trials of the switches.
+            # The new best end is 1 … num_others places after the old one; end 0 follows the last end. Random numbers
+            # before these decide the first best end and the trials of the switches.
             places = 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
             drawn = best_end + places
             drawn = np.where(drawn > num_others, drawn - (num_others + 1), drawn)

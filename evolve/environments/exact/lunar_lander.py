@@ -254,7 +254,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
             lander["torque"] = np.where(blows, lander["torque"] + torque, lander["torque"])
             states["wind"] += blows
             states["turbulence"] += blows
-        # Gymnasium draws the dispersion in each step, also if no engine fires.
+        # Gymnasium draws the dispersion in each step, even if no engine fires.
         forward, sideways = self._dispersion(states)
         sine, cosine = sincos(lander["a"].astype(np.float64))
         x, y = lander["p"].astype(np.float64).T

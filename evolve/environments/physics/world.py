@@ -120,7 +120,7 @@ def _solve_positions(
                 deepest = np.where(corrected, lesser(deepest, separation), deepest)
         solved = deepest.min(axis=0) >= _STEP_SEPARATION
         for joint in joints:
-            # Correct every joint, also after a large error: `&` does not skip the call.
+            # Correct every joint, even after a large error: `&` does not skip the call.
             solved &= joint.pull(motion, unsolved)
         unsolved &= ~solved
         if not unsolved.any():
