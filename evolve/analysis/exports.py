@@ -101,7 +101,7 @@ def to_json(policy: "Policy") -> dict[str, Any]:
             "name": section["name"],
             "options": {key: value for key, value in section.items() if key != "name"},
             "is_static": is_static,
-            "activation": "tanh" if is_known else None,
+            "activation": getattr(network, "activation", "tanh" if is_static else None),
             "sums": sums if is_known else None,
             "formulas": _formulas(network),
         },

@@ -253,6 +253,7 @@ class HebbianLstmOptions(base.NetworkOptions):
 class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
     """The description of a hebbian-lstm."""
 
+    activation = None  # gates are sigmoids
     weight_scale = np.float32(1)
 
     @cached_property

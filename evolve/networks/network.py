@@ -154,6 +154,8 @@ class BaseNetwork(Generic[OptionsT]):
 
     batched_init = True  # see `GenomeLayout`
     sums_by_source = False  # see `Network`
+    activation: ClassVar[str | None] = "tanh"
+    """The activation of all layers; None if layers have different ones."""
 
     @property
     def is_static(self) -> bool:

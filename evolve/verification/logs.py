@@ -15,6 +15,7 @@ from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.rollouts import PopulationResults
 from evolve.shapes import Bool, Float64, Int32, UInt8, UInt64
 from evolve.store import Record, StoredRun
+from evolve.store.schema import columns_of
 from evolve.training import Experiment, Scores
 from evolve.training.fitness import Round, first_round, mean_metrics, next_round, round_limits
 from evolve.training.manifest import PORTABLE, USER_FUNCTION
@@ -26,10 +27,9 @@ _MIN_AGREEING_STEPS = 8
 
 A step has hashes of 2 bytes, so different episodes agree by chance with a probability of 256**-16.
 """
-_OTHER_COLUMNS = (
-    "champion_candidate", "champion_weights", "champion_mask", "champion_fitness", "champion_step_hashes",
-    "connections", "fitness", "steps", "normalizer", "measures", "front", "archive",
-)  # fmt: skip
+_TIMES = {"seconds", "busy_seconds", "environment_seconds", "episode_seconds"}
+_COMPARED_FIRST = {"returns", "lengths", "fingerprints", "genome_fingerprints", "trace_fingerprints", "digest"}
+_OTHER_COLUMNS = [name for name in columns_of(Record) if name not in _TIMES | _COMPARED_FIRST]
 """Genomes and episodes determine these columns. If nothing else differs, a record was changed."""
 _ALGEBRA = ("packages.numpy", "blas", "cpu", "cpu features")
 """The entries of a manifest that decide the bits of a library's linear algebra."""

@@ -338,6 +338,12 @@ def test_a_network_from_outside_is_described_as_far_as_it_says(name, monkeypatch
     assert (network["is_static"], network["activation"], network["sums"])[: len(known)] == known
 
 
+@pytest.mark.parametrize(("name", "activation"), [("elman", "tanh"), ("hebbian-dag", "tanh"), ("hebbian-lstm", None)])
+def test_json_names_the_activation_that_all_layers_have(name, activation, tmp_path):
+    path = policy_of({"name": name}).export(tmp_path / "a.json")
+    assert json.loads(path.read_text())["network"]["activation"] == activation
+
+
 @pytest.mark.parametrize("ending", ["json", "onnx"])
 def test_a_network_from_outside_that_has_no_tanh_layers_is_refused(ending, monkeypatch, tmp_path):
     policy = policy_of({"name": "leaky"})

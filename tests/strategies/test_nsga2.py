@@ -429,7 +429,7 @@ def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
     film = made.film(connections=small, episode=1, seconds=0.1)
     assert film.title.startswith(title)
     assert film.title.endswith(f"held-out episode 1: return {evaluation.returns[1]:.2f}")
-    with pytest.raises(InputError, match="traces: expected neither connections nor cell beside it"):
+    with pytest.raises(InputError, match="traces: expected neither connections nor cell with it"):
         made.plot_network(connections=small, traces=True)
     with pytest.raises(InputError, match="a run with an archive"):
         made.plot_archive()
