@@ -92,6 +92,8 @@ def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(ru
     low, high = found.interval
     assert low < found.mean < high
     assert found.failed == 0
+    assert found.lengths.tolist() == found.returns.tolist()  # the reward of each step is 1
+    assert run.held_out.lengths is None
     assert run.verify().equal
     assert run.verify(full=True).summary.startswith("3 generations")
 

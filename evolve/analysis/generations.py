@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.analysis import statistics
-from evolve.shapes import Float64, Int64, read_only
+from evolve.shapes import Float64, Int32, Int64, read_only
 from evolve.store import Record, Stored, StoredRun, disk
 
 
@@ -197,16 +197,19 @@ class Evaluation:
         returns: The returns; NaN for a failed episode.
         seeds: The seeds of the environments.
         metrics: The metrics of `env.metrics` by name.
+        lengths: The numbers of steps; None for an evaluation at the end of a run, because a file has no lengths.
     """
 
     returns: Float64
     seeds: Int64
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    lengths: Int32 | None = None
 
     def __post_init__(self) -> None:
         # The arrays may belong to a stored run, which must not change.
-        for name in ("returns", "seeds"):
-            object.__setattr__(self, name, read_only(np.asarray(getattr(self, name))))
+        for name in ("returns", "seeds", "lengths"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else read_only(np.asarray(value)))
         object.__setattr__(self, "metrics", {name: read_only(values) for name, values in self.metrics.items()})
 
     def __eq__(self, other: object) -> bool:

@@ -156,7 +156,7 @@ class _EvolvedFile:
         self, _ranks: Collective, coordinator: Coordinator, experiment: Experiment, episodes: int, **which: Any
     ) -> bytes:
         found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, GenomeChoice(**which))
-        return pack(returns=found.returns, seeds=found.seeds, metrics=found.metrics)
+        return pack(returns=found.returns, seeds=found.seeds, metrics=found.metrics, lengths=found.lengths)
 
     def verify(
         self,

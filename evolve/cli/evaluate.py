@@ -128,7 +128,9 @@ def _as_json(
         "network": config.network.table(),
     }
     found = {"mean": statistics.mean(known), "interval": statistics.interval_of_returns(known)} if len(known) else {}
-    episodes = {"failed": len(played) - len(known), "returns": numbers(evaluated.returns)}
+    episodes: dict[str, Any] = {"failed": len(played) - len(known), "returns": numbers(evaluated.returns)}
+    if evaluated.lengths is not None:
+        episodes["lengths"] = evaluated.lengths.tolist()
     metrics = {name: numbers(values) for name, values in evaluated.metrics.items()}
     return json.dumps(about | found | episodes | ({"metrics": metrics} if metrics else {}))
 

@@ -200,6 +200,8 @@ class HeldOut:
     mask: Bool = column("evaluation/mask", "W", np.bool_, "connections left of the champion that played them")
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The metrics of the episodes by name, [N] each, in columns of their own (`metric_column`)."""
+    lengths: Int32 | None = None
+    """The steps of the episodes; None if this evaluation was read from a file, which has no such column."""
 
     @property
     def champion(self) -> Genomes:

@@ -224,7 +224,7 @@ def held_out(experiment: Experiment, coordinator: Coordinator, player: Player, s
     # `_play` plays these episodes with the keys of generation 0 and candidate 0.
     zeros: Int64 = np.zeros(episodes, np.int64)
     seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
-    return HeldOut(results.returns[0], seeds, champion.weights[0], champion.mask[0], metrics)
+    return HeldOut(results.returns[0], seeds, champion.weights[0], champion.mask[0], metrics, results.lengths[0])
 
 
 def evaluate_champion(

@@ -4,6 +4,7 @@ import hashlib
 import json
 import sys
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import h5py
@@ -93,4 +94,6 @@ def all_digests(backend, names=(), engine="exact"):
 
 
 if __name__ == "__main__":
-    print(json.dumps([all_digests(backend, sys.argv[2:]) for backend in sys.argv[1].split(",")]))
+    with redirect_stdout(sys.stderr):  # what the runs print
+        digests = [all_digests(backend, sys.argv[2:]) for backend in sys.argv[1].split(",")]
+    print(json.dumps(digests, indent=1))

@@ -56,6 +56,6 @@ def test_every_bit_needs_every_barrier(kernel):
     places = {name: place for name, place in places.items() if name in used}
     for table in NETWORKS[kernel]:
         assert not differences(device, table)
-    assert spare_barriers(device, places, NETWORKS[kernel]) == SPARE[kernel]
+    assert spare_barriers(device, places, NETWORKS[kernel]) == SPARE[kernel], "remove other barriers that are spare"
     device.check_races = False  # what they do to bits is noticed, too
     assert spare_barriers(device, places, NETWORKS[kernel]) == SPARE[kernel]
