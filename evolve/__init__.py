@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evolve.api import RunComparison, Sweep, compare, iterate, load, sweep, train
     from evolve.config import Config
     from evolve.environments import register_task
-    from evolve.errors import EpisodeError, EvolveError, InputError, RunError
+    from evolve.errors import EpisodeError, EvolveError, InputError, RunError, Stopped
     from evolve.training import Experiment
     from evolve.verification import Verdict
 
@@ -27,12 +27,12 @@ __version__ = "0.2.0"
 
 __all__ = [
     "ChampionFile", "Config", "EpisodeError", "Evaluation", "EvolveError", "Experiment", "Generation", "InputError",
-    "Policy", "Run", "RunComparison", "RunError", "Sweep", "Verdict", "__version__", "compare", "iterate", "load",
-    "networks", "register_task", "strategies", "sweep", "train",
+    "Policy", "Run", "RunComparison", "RunError", "Stopped", "Sweep", "Verdict", "__version__", "compare", "iterate",
+    "load", "networks", "register_task", "strategies", "sweep", "train",
 ]  # fmt: skip
 
 _PACKAGES = ("networks", "strategies")
-_HOMES = dict.fromkeys(("EpisodeError", "EvolveError", "InputError", "RunError"), "evolve.errors")
+_HOMES = dict.fromkeys(("EpisodeError", "EvolveError", "InputError", "RunError", "Stopped"), "evolve.errors")
 _HOMES["register_task"] = "evolve.environments"
 """By name: the modules of the objects that do not come from `evolve.api`."""
 

@@ -11,7 +11,7 @@ the call, the script has its own signal handlers again.
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -372,7 +372,7 @@ def iterate(
     workers: int | str | None = None,
     progress: bool = False,
     **settings: Any,
-) -> Iterator[Generation]:
+) -> Generator[Generation, None, None]:
     """Evolve an experiment as `train` does, and yield each generation on every rank.
 
     In a script of one process, `evolve.load` finds the generation in the run file. If a script leaves the loop early,

@@ -17,7 +17,6 @@ DOORS = {
         "environments/gymnasium_making.py",
         "environments/engine.py",
         "environments/function_task.py",
-        "environments/rendering.py",
     },
     "envpool": {"environments/envpool_engine.py"},
     "av": {"analysis/video/"},

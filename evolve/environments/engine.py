@@ -376,7 +376,8 @@ def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
     for place, name in enumerate(names):
         expected = f"a number {name} in the info of the last step of an episode"
         if name not in reported:
-            known = [key for key in reported if isinstance(key, str)]
+            known = [key for key, value in reported.items() if isinstance(key, str) and np.shape(value) == ()]
+            known = [key for key in known if not isinstance(reported[key], str | Mapping)]
             got = "an info without it" if known else "an empty info"
             similar = f"{nearest(name, known)} " if known else ""
             cure = f"{similar}To play without metrics: ", Setting("env.metrics", ()), "."

@@ -15,7 +15,7 @@ import numpy as np
 
 from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
-from evolve.environments.spaces import Spaces, action_decoder, kind_of, observation_encoder, silence_gymnasium
+from evolve.environments.spaces import Spaces, action_decoder, kind_of, observation_encoder, without_advice
 from evolve.errors import FAILURES, InputError, Setting, import_extra, one_line
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
@@ -32,8 +32,8 @@ class EnvPoolEngine:
             environment are not supported.
     """
 
+    @without_advice()
     def __init__(self, options: EnvOptions, slots: int, threads: int = 1) -> None:
-        silence_gymnasium()
         self._envpool = _import()
         self._options = options
         self._threads = threads
@@ -71,6 +71,7 @@ class EnvPoolEngine:
         """Return 2048: the overhead of a call does not depend on the number of slots, so many slots are faster."""
         return 2048
 
+    @without_advice()
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k], in a new pool; write their rows of observations [B, O]."""
         pool = self.make_pool(seeds.tolist())
@@ -174,6 +175,7 @@ class EnvPoolEngine:
             for index, slot in enumerate(slots.tolist()):
                 self._encode(_item(received, index), observations[slot])
 
+    @without_advice()
     def make_pool(self, seeds: list[int]) -> Any:
         """Return a new pool with one environment per seed.
 

@@ -45,7 +45,6 @@ class GymnasiumEngine:
     refill = 1  # a free slot need not wait for others
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
-        spaces.silence_gymnasium()
         self.faults: dict[int, str] = {}
         self.on_fault: Callable[[], None] = do_nothing
         self._make = gymnasium_making.maker(options)

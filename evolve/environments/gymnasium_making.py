@@ -22,7 +22,7 @@ from evolve.config import EnvOptions, Table, nearest
 from evolve.environments.engine import extra_cure
 from evolve.environments.exact import TASKS
 from evolve.environments.randomization import example_arguments, extremes
-from evolve.environments.spaces import observation_encoder
+from evolve.environments.spaces import observation_encoder, without_advice
 from evolve.errors import FAILURES, InputError, Setting, one_line
 
 _Env = gymnasium.Env[Any, Any]
@@ -70,6 +70,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     found = _class_or_function(options.id)
     _registered(options.id)  # imports the package that registers the environment
 
+    @without_advice()
     def make(drawn: Table = example) -> _Env:
         # Each object gets copies, because it may change its lists and tables: `config.pop("size")`.
         with _mujoco_warnings_once():
@@ -426,6 +427,8 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         return how, Setting("env.id", f"{registering}:{env_id}"), "."
     if module:
         return (_module_cure(module, name),)
+    if env_id.isidentifier() and importlib.util.find_spec(env_id) is not None:
+        return f"{env_id} is a module. Name one of its environments, too: ", Setting("env.id", f"{env_id}:Name-v0"), "."
     similar = nearest(env_id, gymnasium.registry)
     full = f"module:{env_id}"
     if env_id.endswith(".py"):

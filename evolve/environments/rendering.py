@@ -11,7 +11,6 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 from evolve.config import EnvOptions
@@ -35,7 +34,6 @@ from evolve.environments.spaces import (
     kind_of,
     members_of,
     observation_encoder,
-    silence_gymnasium,
 )
 from evolve.errors import InputError, Setting, exception_line
 from evolve.shapes import UInt8
@@ -329,11 +327,8 @@ _DRAWING = threading.Lock()  # all threads share the environment of `_environmen
 @lru_cache(maxsize=1)  # all pictures of an episode use one environment
 def _environment(env_id: str, settings: tuple[tuple[str, Any], ...], seed: int) -> Any:
     """Return Gymnasium's environment of this name, ready to draw frames, at the beginning of an episode."""
-    silence_gymnasium()
     kwargs = dict(settings)
-    env = make_or_explain(
-        EnvOptions(id=env_id, kwargs=kwargs),
-        lambda: gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **kwargs),
-    ).unwrapped
+    options = EnvOptions(id=env_id, kwargs=kwargs)
+    env = make_or_explain(options, maker(_with(options, {"render_mode": "rgb_array"}))).unwrapped
     env.reset(seed=seed)
     return env

@@ -1,11 +1,12 @@
 """Translate between environments and networks: encoders flatten observations, decoders turn outputs into actions.
 
 The translation follows the spaces of Gymnasium, such as Box and Discrete. A run file stores the spaces of its
-environment. So a policy works without Gymnasium, and only `silence_gymnasium` imports Gymnasium.
+environment. So a policy works without Gymnasium, and only `without_advice` imports Gymnasium.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -29,11 +30,17 @@ _OBSERVATIONS = "observations of Box, Discrete, MultiDiscrete, MultiBinary, or o
 _LARGEST_SHAPE = 2**31  # the largest number of elements, or of values, of a stored space
 
 
-def silence_gymnasium() -> None:
-    """Silence the warnings with which Gymnasium advises authors of environments."""
+@contextmanager
+def without_advice() -> Iterator[None]:
+    """Silence the warnings with which Gymnasium advises authors of environments, while an environment is made."""
     import gymnasium  # noqa: PLC0415 - a policy works without Gymnasium
 
+    level = gymnasium.logger.min_level
     gymnasium.logger.min_level = gymnasium.logger.ERROR
+    try:
+        yield
+    finally:
+        gymnasium.logger.min_level = level
 
 
 class StoredSpace(SimpleNamespace):
@@ -280,6 +287,9 @@ def check_observation(space: Space, observation: Any) -> None:
             raise ValueError(f"{values.tolist()!r}, which is outside the integers {first.tolist()} to {last.tolist()}")
     elif values.dtype.kind in "cSU":  # a conversion to real numbers drops an imaginary part, and reads texts
         raise ValueError(f"the type {values.dtype}, not real numbers")
+    elif divisor_of(space) != 1 and values.dtype.kind == "f" and (values % 1).any():
+        first = values[values % 1 != 0].flat[0]
+        raise ValueError(f"{first:g} in a space of {space.dtype}, whose values are divided by {divisor_of(space)}")
 
 
 def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
@@ -347,7 +357,8 @@ def _box_encoder(space: Space) -> Encode:
     def encode(observation: Any, row: Float32) -> None:
         values = np.asarray(observation)
         # Engines encode each step without `check_observation`. NumPy would broadcast another shape.
-        if values.shape != shape:
+        # An image that the environment has divided by 255 already must not be divided again.
+        if values.shape != shape or (largest != 1 and values.dtype.kind == "f"):
             check_observation(space, observation)
         row[:] = values if is_flat else values.reshape(-1)
         if largest != 1:

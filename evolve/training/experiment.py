@@ -26,6 +26,15 @@ _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the part of the cores' shared cache that a process is assumed to have
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
 _MOST_SLOT_NUMBERS = 2**28  # the numbers in all slots of a device, unless the user sets the number of slots
+_FORGETFUL_WRAPPERS: dict[str, tuple[str | Setting, ...]] = {
+    "gymnasium.wrappers:NormalizeObservation": (
+        "To scale observations: ",
+        Setting("normalize_observations", True),
+        ".",
+    ),
+    "gymnasium.wrappers:NormalizeReward": ("Leave it out: strategies rank or scale returns.",),
+}
+"""By wrapper of Gymnasium that learns from one episode for the next one: the cure."""
 _LARGE_SLOT = 2**16  # numbers in the slot of a large network; its step takes about as long as 16 environment steps
 
 
@@ -315,6 +324,12 @@ def validate_new_run(experiment: Experiment) -> None:
     STRATEGIES.validate(config.strategy, experiment.network)
     strategy = experiment.strategy(0)
     strategies.check(config.strategy, strategy, experiment.network, config.population)
+    for wrapper in config.env.wrappers:
+        if wrapper.name in _FORGETFUL_WRAPPERS:
+            expected = (
+                "wrappers that need nothing of earlier episodes, because each episode begins with a new environment"
+            )
+            raise InputError("env.wrappers", expected, wrapper.name, *_FORGETFUL_WRAPPERS[wrapper.name])
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
@@ -342,7 +357,10 @@ def _check_measures(experiment: Experiment, strategy: strategies.Strategy[Any]) 
     for name in strategy.measured:
         if name not in (*GENOME_MEASURES, *metrics):
             expected = f"{name} among the metrics that the environment reports, because strategy.name selects by it"
-            raise InputError("env.metrics", expected, list(metrics), nearest(name, (*GENOME_MEASURES, *metrics)))
+            cure: tuple[str | Setting, ...] = (nearest(name, (*GENOME_MEASURES, *metrics)),)
+            if observation_index(name) is not None:
+                cure = "Name it: ", Setting("env.metrics", (*metrics, name)), "."
+            raise InputError("env.metrics", expected, list(metrics), *cure)
 
 
 def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:

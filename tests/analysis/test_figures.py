@@ -6,15 +6,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import boxes, make_runs, texts_of
+from gymnasium import spaces
 
 import evolve
 from evolve import networks, store
 from evolve.analysis import comparison, figures
+from evolve.analysis.champion import Champion
 from evolve.analysis.comparison import compare_groups
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import without_overlap
 from evolve.analysis.run_groups import read_groups
 from evolve.config import Config, parse
+from evolve.environments import Spaces
+from evolve.numerics.streams import Purpose, Stream
+from evolve.training.experiment import prepare_policy
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +287,16 @@ def test_few_connections_have_their_weights_and_of_many_the_strongest_are_drawn(
     weights = np.linspace(-1, 0.5, 600, dtype=np.float32)
     many = figures.connections_of(network, np.ones(600, np.bool_), weights)
     np.testing.assert_array_equal(many.strongest(60).strength, weights[:60])
+
+
+def test_a_network_that_sees_an_image_has_about_two_thousand_curves():
+    config = Config(network={"name": "mlp", "hidden": [40]}, strategy="openai-es")
+    box = spaces.Box(0, 255, (30, 30), np.uint8)
+    experiment = prepare_policy(config, Spaces(box, spaces.Discrete(2)))
+    genome = experiment.network.init(Stream(1, Purpose.INIT, 0, 0))
+    drawn = figures.network_of(Champion(genome.weights[0], genome.mask[0], None), experiment)
+    assert len(drawn.acting) > 30_000
+    assert 2000 <= len(drawn.shown) <= 2002  # rounded up in each matrix
 
 
 @pytest.mark.parametrize(("kind", "text"), [("dag", "768 observations"), ("mlp", "768 observations, 1 bias")])

@@ -52,6 +52,19 @@ def test_lines_without_a_terminal(capsys, monkeypatch):
     assert capsys.readouterr().out == ""
 
 
+def test_held_out_episodes_have_lines_where_they_take_long(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with ProgressReporter(4, 0, 1, every=60.0) as reporter:
+        reporter(record([1.5], [1.2]))
+        for done in range(10):
+            now[0] += 2.0
+            reporter.update(Purpose.HELD_OUT, done, 10, 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == ["seed 4  held-out: 20%", "seed 4  held-out: 50%", "seed 4  held-out: 80%"]
+
+
 def test_a_stream_that_only_writes_gets_lines():
     said = []
     stream = SimpleNamespace(write=said.append, flush=lambda: None)  # a script may replace sys.stderr by such an object

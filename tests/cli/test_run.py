@@ -348,6 +348,7 @@ def test_the_value_of_an_unknown_option_does_not_hide_the_similar_option():
     [
         ("Xor-v0", "If your own module registers it, name the module, too: env.id=\"module:Xor-v0\"."),
         ("xor.py", "If your own module registers it, name the module, too: env.id=\"xor:Name-v0\"."),
+        ("needy", "needy is a module. Name one of its environments, too: env.id=\"needy:Name-v0\"."),
         ("nowhere:Walk-v0", "expected a module that can be imported, got nowhere:Walk-v0 (No module named 'nowhere'). "
          "Modules are looked for in the working directory and on PYTHONPATH."),
         ("needy:Walk-v0", "got needy:Walk-v0 (No module named 'nowhere'). needy imports it: install it."),

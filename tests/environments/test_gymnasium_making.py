@@ -37,6 +37,12 @@ def test_a_module_that_fails_is_explained(monkeypatch, tmp_path, request, source
         environments.make(EnvOptions(id=f"{module}:Line-v0", engine="gymnasium", kwargs=kwargs), 1)
 
 
+def test_the_warnings_of_gymnasium_come_again_after_an_environment_was_made(monkeypatch):
+    monkeypatch.setattr(gymnasium.logger, "min_level", gymnasium.logger.WARN)
+    environments.make(EnvOptions(id="CartPole-v1"), 1).close()
+    assert gymnasium.logger.min_level == gymnasium.logger.WARN
+
+
 def test_an_id_without_a_version_has_the_properties_of_the_newest():
     options, newest = (EnvOptions(id=env_id, engine="gymnasium") for env_id in ("CartPole", "CartPole-v1"))
     for find in (environments.max_episode_steps, environments.is_quick, lambda o: environments.names(o.id, 4, 2)):

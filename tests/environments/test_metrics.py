@@ -89,6 +89,12 @@ def test_gymnasium_reports_each_slot():
     assert found[0]["distance"] != found[1]["distance"]
 
 
+def test_only_numbers_are_proposed_in_place_of_a_missing_metric():
+    info = {"episode": {"r": 1.0}, "distance": np.float64(2.0), "label": "x", "path": [1, 2]}
+    with pytest.raises(InputError, match=r"got an info without it\. Known: distance\. To play without"):
+        encode_metrics(info, ["episode.r"])
+
+
 def test_envpool_reports_each_slot():
     pytest.importorskip("envpool")
     engine = make(EnvOptions(id="CartPole-v1", engine="envpool", metrics=("elapsed_step",)), slots=2)

@@ -229,6 +229,13 @@ def test_an_observation_of_another_shape_is_refused_in_every_step(space, observa
         encode(space, observation)
 
 
+def test_an_image_that_was_divided_already_is_refused():
+    space = spaces.Box(0, 255, (2,), np.uint8)
+    with pytest.raises(ValueError, match=r"0\.5 in a space of uint8, whose values are divided by 255"):
+        encode(space, np.array([1.0, 0.5]))
+    assert encode(space, np.array([51.0, 255.0])) == [np.float32(0.2), 1.0]
+
+
 MEMBERS = spaces.Dict(
     jump=spaces.Discrete(2, start=3),
     move=spaces.Tuple((spaces.Box(-2, 2, (2,), np.float32), spaces.MultiBinary(1))),

@@ -24,6 +24,23 @@ def test_a_cost_that_all_candidates_share_is_refused(name):
     validate_new_run(prepare(config.model_copy(update={"connection_cost": 0.0})))
 
 
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [("NormalizeObservation", r"normalize_observations=True\.$"), ("NormalizeReward", r"Leave it out: .*\.$")],
+)
+def test_wrappers_that_learn_from_episode_to_episode_are_refused(name, cure):
+    config = parse(Config, {"env": {"id": "CartPole-v1", "wrappers": [name]}})
+    with pytest.raises(InputError, match=rf"^env\.wrappers: .* got gymnasium\.wrappers:{name}\. .*{cure}"):
+        validate_new_run(prepare(config))
+
+
+def test_a_mean_observation_among_descriptors_must_be_a_metric():
+    strategy = {"name": "map-elites", "descriptors": ["mean_observation_0"], "cells": [3], "bounds": [[-1.0, 1.0]]}
+    config = parse(Config, {"network": "mlp", "strategy": strategy, "normalize_observations": True})
+    with pytest.raises(InputError, match=r'Name it: env\.metrics=\["mean_observation_0"\]\.$'):
+        validate_new_run(prepare(config))
+
+
 def test_the_share_of_a_race_without_rounds_is_refused():
     with pytest.raises(InputError, match=r"^racing\.keep: expected its default, 0\.5, without .*, got 0\.3"):
         validate_new_run(prepare(Config(racing=RacingOptions(keep=0.3))))

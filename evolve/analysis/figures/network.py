@@ -32,7 +32,8 @@ _POSITIVE, _NEGATIVE = style.COLOURS[:2]
 _TALLEST = 11.0  # inches, of the figure without its note
 _MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
 _MOST_KINDS = 3  # of neurons, each counted in the text of a layer; more kinds are counted together
-_MOST_CONNECTIONS = 500  # all drawn; of more connections only the strongest tenth is drawn
+_MOST_CONNECTIONS = 500  # all drawn; of more only the strongest tenth is drawn, about `_MOST_DRAWN` at most
+_MOST_DRAWN = 2000  # more curves, as of a network that sees images, cover each other, and take megabytes of a page
 _MOST_OPAQUE = 150  # all opaque; of more connections the weak ones are transparent
 _MOST_NUMBERS = 24  # connections with their strengths written on them; more connections have no numbers
 _NOTE_CHARACTERS = 120
@@ -215,7 +216,9 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
     weights = champion.weights if has_weights else np.ones_like(champion.weights)
     acting = connections_of(network, champion.mask, weights if traces is None else traces)
     unpruned = connections_of(network, np.ones_like(champion.mask), weights)
-    shown = acting.strongest(len(acting) // 10) if len(acting) > _MOST_CONNECTIONS else acting
+    shown = acting
+    if len(acting) > _MOST_CONNECTIONS:
+        shown = acting.strongest(min(len(acting) // 10, _MOST_DRAWN))
     observations, actions = network.observation_size, experiment.action_size
     inputs, names = environments.names(experiment.config.env.id, observations, actions, experiment.spaces)
     # If the first layer has a neuron more than there are observations, this neuron is the bias.
