@@ -6,12 +6,14 @@ import sys
 
 import arithmetic
 import h5py
+import numpy as np
 import pytest
 from conftest import Process, environment
 from emulation import emulation_available
 from old_digest import old_digests
 from processors import MASKED, NEHALEM, nehalem, x86
 
+import evolve
 from evolve import store
 from evolve.numerics import native, restore_ieee
 
@@ -184,6 +186,36 @@ def test_a_thread_of_a_script_that_flushes_denormals_changes_no_bit(digests):
         assert digests(*tiny) == plain
     finally:
         restore_ieee()
+
+
+@pytest.mark.skipif(not arithmetic.SUPPORTED, reason="the helper does not know the registers of this processor")
+@pytest.mark.parametrize("strategy", ["snes", "openai-es", "prune"])
+@pytest.mark.parametrize("how", [{}, {"ranks": 3}], ids=["one process", "three ranks"])
+def test_an_environment_that_rounds_up_changes_no_bit(digests, strategy, how):
+    words = ("--strategy", strategy, "-a", "mlp", "-p", 6, "-r", 2, "-g", 3, "-s", 13, "--set", "compute.slots=1")
+    words += ("--set", "held_out_episodes=3")
+    plain = digests("-e", "CartPole-v1", *words)
+    try:
+        assert digests("-e", "toys:RoundsUp-v0", *words, **how) == plain
+    finally:
+        restore_ieee()
+
+
+@pytest.mark.skipif(not arithmetic.SUPPORTED, reason="the helper does not know the registers of this processor")
+def test_a_script_that_rounds_up_changes_no_bit(tmp_path):
+    settings = {"env": {"id": "Acrobot-v1", "engine": "exact"}, "network": "mlp", "population": 16, "generations": 3}
+    settings |= {"strategy": "snes", "seed": 1, "held_out_episodes": 2, "normalize_observations": True}
+    plain = evolve.train(**settings, output=tmp_path / "a")
+    try:
+        arithmetic.round_up()
+        again = evolve.train(**settings, output=tmp_path / "b", callbacks=[lambda _: arithmetic.round_up()])
+        arithmetic.round_up()
+        assert plain.verify(full=True).equal
+        arithmetic.round_up()
+        assert np.array_equal(plain.evaluate(5).returns, again.evaluate(5).returns)
+    finally:
+        restore_ieee()
+    assert (plain.digest, plain.held_out) == (again.digest, again.held_out)
 
 
 @with_other_hashes

@@ -21,6 +21,7 @@ from evolve.cluster.hosts import Work, WorkerCount, count_workers_to_start
 from evolve.cluster.script import Collective, Link, StartedRanks
 from evolve.config import seconds
 from evolve.errors import EpisodeError, InputError, Stopped
+from evolve.numerics import restore_ieee
 from evolve.numerics.streams import Purpose
 from evolve.store import RunFile, Start
 from evolve.training import iterate, load_config, prepare
@@ -48,6 +49,7 @@ ScriptWork = Callable[[Collective, Link, Mapping[str, Any], Coordinator], bytes]
 
 def script_ranks() -> Collective:
     """Return the ranks of this script. Each call makes new rollouts, so several threads may use the ranks at once."""
+    restore_ieee()  # a library of the script may have changed the arithmetic of this thread
     return Collective(training.make_rollout, shared=training.StrategyReplica())
 
 

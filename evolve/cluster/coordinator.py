@@ -18,6 +18,7 @@ from evolve.cluster.worker import MakeRollout, error_report, loaded_versions
 from evolve.cluster.workers import Workers, WorkQueue, check_silence, note_farewell, suitable_sizes
 from evolve.environments import keeping_directory
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
+from evolve.numerics import restore_ieee
 from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, ResultsCollector, RolloutSpec
 from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.shapes import Float64, Int64
@@ -144,6 +145,7 @@ class Coordinator:
             self._play_alone(evaluation, unplayed, meanwhile if alone else None)
         self._seconds += evaluation.seconds
         self._episode_seconds = float(evaluation.seconds[0].sum()) / len(batch)
+        restore_ieee()  # an environment in this process may have loaded a library that changed the arithmetic
         return evaluation.finish()
 
     def take_seconds(self) -> tuple[Float64, Float64]:

@@ -17,11 +17,14 @@ from evolve.environments.exact import AnyTask, Draws, exact_task
 from evolve.environments.physics.frames import WORLD
 from evolve.environments.randomization import fixed
 from evolve.environments.spaces import task_spaces
+from evolve.errors import InputError
 from evolve.numerics import native
 from evolve.numerics.device import DeviceArrays
 from evolve.numerics.device_protocol import WIDTH
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
+
+_LEAST_STACK = 2**19  # bytes; the kernels of rigid bodies need 400 kB
 
 
 def slots_per_call(task: AnyTask) -> int:
@@ -82,6 +85,10 @@ class CompiledSlots:
     """
 
     def __init__(self, task: AnyTask, slots: int, per_call: int | None = None) -> None:
+        if task.has_world and 0 < native.stack_bytes() < _LEAST_STACK:
+            expected = f"a thread with a stack of at least {_LEAST_STACK // 1024} kB, which rigid bodies need"
+            cure = "Raise the limit, ulimit -s, or call threading.stack_size(2**20) before the thread begins."
+            raise InputError("env.engine", expected, f"{native.stack_bytes() // 1024} kB", cure)
         self._lanes = lanes = native.lanes()
         self._slots_per_call = slots_per_call(task) if per_call is None else per_call
         calls = -(-slots // self._slots_per_call)  # rounded up

@@ -9,13 +9,14 @@ import inspect
 import logging
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
 
 from evolve.config import EnvOptions, Table, nearest
@@ -24,8 +25,10 @@ from evolve.environments.exact import TASKS
 from evolve.environments.randomization import example_arguments, extremes
 from evolve.environments.spaces import observation_encoder, without_advice
 from evolve.errors import FAILURES, InputError, Setting, one_line
+from evolve.numerics import restore_ieee
 
 _Env = gymnasium.Env[Any, Any]
+_IMPORTING = threading.RLock()
 _GYMNASIUM = "gymnasium."
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 """Families whose steps take microseconds."""
@@ -65,10 +68,15 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     The function takes a table of randomized arguments. By default it takes the table of `example_arguments`.
     """
     example = example_arguments(options.randomize)
-    # Look up all names here and not in `make`, so that a wrong name is an error before any episode.
-    wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
-    found = _class_or_function(options.id)
-    _registered(options.id)  # imports the package that registers the environment
+    # Look up all names here and not in `make`, so that a wrong name is an error before any episode. Gymnasium's modules
+    # import one another in circles, so two threads must not import them at the same time.
+    with _IMPORTING:
+        wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
+        found = _class_or_function(options.id)
+        spec = _registered(options.id)  # imports the package that registers the environment
+        if found is None and spec is not None and isinstance(spec.entry_point, str):
+            with suppress(*FAILURES):  # `gymnasium.make` raises the same error later
+                load_env_creator(spec.entry_point)
 
     @without_advice()
     def make(drawn: Table = example) -> _Env:
@@ -91,6 +99,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
                 if isinstance(error, DependencyNotInstalled):
                     expected, cure = "a wrapper whose packages are installed", ""
                 raise InputError(setting, expected, f"{wrapper.__name__} ({one_line(error)})", cure) from error
+        restore_ieee()  # the module or the constructor may have loaded a library that changed the arithmetic
         return env
 
     return make

@@ -141,6 +141,20 @@ def constant(name: str) -> int:
     return int(bind(name, returns=ctypes.c_int)())
 
 
+def stack_bytes() -> int:
+    """Return the size of the stack of this thread; 0 if the system does not tell."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "pthread_getattr_np"):  # of glibc and musl
+        return 0
+    library.pthread_self.restype = ctypes.c_ulong
+    attributes, lowest, size = ctypes.create_string_buffer(128), ctypes.c_void_p(), ctypes.c_size_t()
+    if library.pthread_getattr_np(ctypes.c_ulong(library.pthread_self()), attributes):
+        return 0
+    library.pthread_attr_getstack(attributes, ctypes.byref(lowest), ctypes.byref(size))
+    library.pthread_attr_destroy(attributes)
+    return size.value
+
+
 def lanes() -> int:
     """Return the number of slots in a tile. A kernel advances a tile in SIMD registers."""
     return constant("lanes")

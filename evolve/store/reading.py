@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import math
+import mmap
 import os
 import re
 import shlex
@@ -31,6 +32,7 @@ _LOG = logging.getLogger("evolve")
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MAX_NAMES = 3  # in an error
 _ATTEMPTS = 3  # to read a file that a flush on another host may replace meanwhile
+_HEAP = b"GCOL\x01\0\0\0"  # the beginning of a heap: the signature, version 1, and three empty bytes
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
@@ -482,9 +484,37 @@ def _opened_hdf5(source: Path | io.BytesIO) -> h5py.File:
         return h5py.File(source, "r", locking=False)
 
 
+def _check_heaps(source: Path | io.BytesIO) -> None:
+    """Raise ValueError for a damaged heap of texts, in which the HDF5 library would search forever.
+
+    A heap begins with its signature, a version and its size. In it each object has its number, its size and its bytes,
+    and object 0 is the free rest ("Global Heap" in the HDF5 file format specification). The library goes from object
+    to object by their sizes. Sectors that a crash has left empty make an object 0 of size 0.
+    """
+    if isinstance(source, io.BytesIO):
+        _check_heaps_in(source.getvalue())
+    elif source.stat().st_size:
+        with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            _check_heaps_in(content)
+
+
+def _check_heaps_in(content: bytes | mmap.mmap) -> None:
+    begin = -1
+    while (begin := content.find(_HEAP, begin + 1)) >= 0:
+        place, end = begin + 16, begin + int.from_bytes(content[begin + 8 : begin + 16], "little")
+        while place + 16 <= end:
+            number = int.from_bytes(content[place : place + 2], "little")
+            size = int.from_bytes(content[place + 8 : place + 16], "little")
+            if number == size == 0:
+                raise ValueError(f"a damaged heap of texts at byte {begin:,}")
+            # The size of object 0 includes its 16 bytes of number and size. Other objects end at multiples of 8 bytes.
+            place += size if number == 0 else 16 + -(-size // 8) * 8
+
+
 @contextmanager
 def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Reader]:
     try:
+        _check_heaps(source)
         with _opened_hdf5(source) as file:
             yield Reader(file)
     except PermissionError:

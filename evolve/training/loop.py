@@ -44,6 +44,7 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
         RunError: See `Coordinator.evaluate`. Or the log cannot be written, or ranks have different genomes.
         InputError: The checkpoint is damaged, or a fitness function or a strategy returns something invalid.
     """
+    restore_ieee()  # a library of the script may have changed the arithmetic of this thread
     shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
     moments, champions = restore_moments(experiment, log), champion_normalizer(experiment, log)
     run = _Run(experiment, coordinator, log, shared, moments, champions)
@@ -78,8 +79,7 @@ class _Run:
 
     def next_generation(self, begin: float) -> Record:
         """Evolve one generation, and append it to the log. begin: the time at which the generation began."""
-        # An environment in this process may have loaded a library that changed the arithmetic of this thread.
-        restore_ieee()
+        restore_ieee()  # the script had this generation
         config = self.experiment.config
         generation = self.log.num_generations
         # Ask for the candidates, and play their episodes.
@@ -93,6 +93,7 @@ class _Run:
         metrics = results.metrics(config.env.metrics)
         scores = Scores.of(config, results.returns, metrics, described.connections, genomes.num_weights)
         fitness = scores.fitness(results.played)
+        restore_ieee()  # `fitness` may be a function of the user
         strategy = self.shared.strategy
         measures = strategy.measures(genomes, mean_metrics(metrics, results.returns)) if strategy.measured else None
         # A population that grows may have enough steps before all P candidates have played.
@@ -147,6 +148,7 @@ class _Run:
         return self.moments.normalizer() if self.experiment.config.normalize_observations else None
 
     def _champion(self) -> Player:
+        restore_ieee()  # the script had the last generation
         known = self.champion_normalizer
         return self.shared.strategy.champion(self.shared.state), self._normalizer() if known is None else known
 

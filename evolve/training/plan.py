@@ -24,6 +24,7 @@ from evolve.config import (
 from evolve.config.documents import combinations, experiments, lacks_name, swept_key
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
+from evolve.numerics import restore_ieee
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.store import Start, Stored, StoredRun, reading, schema
 from evolve.training.experiment import (
@@ -219,6 +220,7 @@ def plan_from_arguments(
     experiment: _Given, seed: int | None, output: _Output, settings: Mapping[str, Any], resume: bool = False
 ) -> PlannedRun:
     """Return the run that the arguments of `evolve.train` or `evolve.iterate` describe. Raises InputError."""
+    restore_ieee()  # Python's own conversion of texts to numbers needs it, too
     path = Path(os.path.expanduser(experiment) if isinstance(experiment, str | Path) else "")
     file = path if path.suffix == ".h5" else None
     table = _table(experiment) if file is None else experiment_table(file)

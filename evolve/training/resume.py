@@ -364,11 +364,10 @@ def _warn_of_other_code(file: RunFile, config: Config) -> None:
     cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tests whether both give the same bits"
     theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")
     ours = __version__, revision()
-    source = file.header.manifest.get("source", source_digest())  # earlier versions recorded no digest
     if theirs != ours:
         written, here = (f"{version} {short_revision(commit)}".rstrip() for version, commit in (theirs, ours))
         _LOG.warning("%s was written by evolve %s, and this is %s: %s", file.path, written, here, cure)
-    elif source != source_digest():
+    elif file.header.manifest.get("source") != source_digest():  # earlier versions recorded no digest
         _LOG.warning("%s was written by the same version of evolve with other source files: %s", file.path, cure)
     known = file.header.manifest.get("modules")
     known = known if isinstance(known, dict) else {}

@@ -2,6 +2,7 @@
 
 import math
 import re
+import threading
 
 import gymnasium
 import numpy as np
@@ -252,3 +253,28 @@ def test_a_task_with_a_picture_can_be_drawn(name):
     else:
         with pytest.raises(InputError, match="a task that can be drawn: Acrobot-v1"):
             engine.frame(0)
+
+
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_rigid_bodies_are_refused_in_a_thread_with_a_small_stack():
+    found = {}
+
+    def make(name):
+        options = EnvOptions(id=name, engine="exact")
+        try:
+            found[name] = environments.make(options, 1).spaces is not None
+        except InputError as refused:
+            found[name] = str(refused)
+
+    earlier = threading.stack_size(2**18)
+    try:
+        for name in ("LunarLander-v3", "CartPole-v1"):
+            thread = threading.Thread(target=make, args=(name,))
+            thread.start()
+            thread.join()
+    finally:
+        threading.stack_size(earlier)
+    assert found["CartPole-v1"] is True
+    assert "env.engine: expected a thread with a stack of at least 512 kB" in found["LunarLander-v3"]
+    assert "got 256 kB" in found["LunarLander-v3"]
+    assert native.stack_bytes() > 2**19

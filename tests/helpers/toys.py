@@ -10,9 +10,11 @@ from contextlib import suppress
 
 import gymnasium
 import numpy as np
-from arithmetic import flush_denormals
+from arithmetic import flush_denormals, round_up
 from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
+
+from evolve.numerics import restore_ieee
 
 
 class Switches(gymnasium.Env):
@@ -509,6 +511,29 @@ class FastMath(CartPoleEnv):
 
 
 gymnasium.register(id="FastMath-v0", entry_point=FastMath, max_episode_steps=500)
+
+
+class RoundsUp(CartPoleEnv):
+    """CartPole, which lets the processor round up as if it called a library for intervals."""
+
+    def __init__(self):
+        super().__init__()
+        round_up()
+
+    def reset(self, **how):
+        restore_ieee()
+        found = super().reset(**how)
+        round_up()
+        return found
+
+    def step(self, action):
+        restore_ieee()
+        found = super().step(action)
+        round_up()
+        return found
+
+
+gymnasium.register(id="RoundsUp-v0", entry_point=RoundsUp, max_episode_steps=500)
 
 _FAILING = (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Broken, NotANumber, OldInterface)
 for _class in (*_FAILING, Switches, Wanders, Chords, Memory, Slow, Values, Prints):

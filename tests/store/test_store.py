@@ -540,6 +540,18 @@ def test_truncated_files_are_refused(path, keep):
         store.read(path)
 
 
+@pytest.mark.parametrize("in_memory", [False, True], ids=["file", "image"])
+def test_an_empty_sector_in_a_heap_of_texts_is_refused(path, in_memory):
+    """The HDF5 library would search the heap forever."""
+    write(path)
+    content = bytearray(path.read_bytes())
+    begin = content.index(b"GCOL")
+    content[begin + 2048 : begin + 4096] = bytes(2048)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a damaged one \(a damaged heap of texts at byte [\d,]+\)"):
+        reading.read_image(path, bytes(content)) if in_memory else store.read(path)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
