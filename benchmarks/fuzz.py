@@ -5,12 +5,12 @@
 `--files`: structural mutations of a run file (wrong types, shapes and sizes, links, missing and foreign objects) are
 read as the commands read them. `--texts`: TOML documents and --set strings. Each has to end as a value or as a plain
 error, within 30 seconds, without an import, a compilation, a process or a connection (an audit hook watches), in at
-most 500 MB. `--flips`: one to eight bytes changed, in processes of their own, since the HDF5 library may crash on them:
-its crashes are reported only. `--runs`: random experiments, which have to give the same file in one go, resumed after
-any generation, after each, and after SIGKILL, prolonged, in three threads, on two or three workers, and by NumPy (not
-long episodes of rigid bodies), and have to pass all ways to verify them, also by the other engine where two engines
-play the same episodes. Exit code 1 if this package reacted wrongly to a file or a text, took more memory, or if a run
-differs.
+most 500 MB. `--flips`: some bytes changed, or a sector empty, in processes of their own, since the HDF5 library may
+crash on them: its crashes are reported only. `--runs`: random experiments, which have to give the same file in one go,
+resumed after any generation, after each, and after SIGKILL, prolonged, in three threads, on two or three workers, and
+by NumPy (not long episodes of rigid bodies), and have to pass all ways to verify them, also by the other engine where
+two engines play the same episodes. Exit code 1 if this package reacted wrongly to a file or a text, took more memory,
+or if a run differs.
 """
 
 import argparse
@@ -314,8 +314,13 @@ def open_override(text: str) -> str:
 
 
 def flip(image: bytes, draw: random.Random) -> bytes:
-    """Return a run file with one to eight bytes changed."""
+    """Return a run file with one to eight bytes changed, or with one sector or page empty, as after a crash."""
     changed = bytearray(image)
+    if draw.random() < 0.3:
+        size = draw.choice([512, 4096])
+        begin = draw.randrange(-(-len(changed) // size)) * size
+        changed[begin : begin + size] = bytes(len(changed[begin : begin + size]))
+        return bytes(changed)
     for _ in range(draw.choice([1, 1, 2, 8])):
         changed[draw.randrange(len(changed))] = draw.choice([0, 255, draw.randrange(256)])
     return bytes(changed)
@@ -358,6 +363,8 @@ def flips(image: bytes, n: int, folder: Path, seed: int) -> Counter[str]:
         theirs.close()
         try:
             while True:
+                if not ours.poll(MOST_SECONDS):
+                    child.kill()  # the library itself may search a damaged file forever
                 answer = ours.recv()
                 if isinstance(answer, int):
                     counts["peak MB"] = max(counts["peak MB"], answer // 1000)
