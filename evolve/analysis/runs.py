@@ -20,7 +20,7 @@ from evolve.analysis.policy import Policy
 from evolve.analysis.script_runs import call_elsewhere, error_outside_script, script_ranks, serve_script
 from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
-from evolve.cluster.hosts import Work
+from evolve.cluster.cores import Work
 from evolve.cluster.script import Collective, Link
 from evolve.config import Config, assignments, plain
 from evolve.errors import InputError, Setting, check_flag, check_path, check_whole, pluralize

@@ -17,7 +17,7 @@ from evolve import errors, training
 from evolve.analysis.generations import Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.progress import MIN_REFRESH, ProgressReporter
 from evolve.cluster import Coordinator, launched
-from evolve.cluster.hosts import Work, WorkerCount, count_workers_to_start
+from evolve.cluster.cores import Work, WorkerCount, count_workers_to_start
 from evolve.cluster.script import Collective, Link, StartedRanks
 from evolve.config import seconds
 from evolve.errors import EpisodeError, InputError, Stopped

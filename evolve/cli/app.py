@@ -23,7 +23,7 @@ from evolve import cluster, training
 from evolve.cli import imported
 from evolve.cli.parser import Answered, Parser, spelled
 from evolve.cluster import mpirun
-from evolve.cluster.hosts import Work, count_workers, count_workers_to_start
+from evolve.cluster.cores import Work, count_workers, count_workers_to_start
 from evolve.cluster.watchdog import interrupt_soon
 from evolve.errors import EvolveError, InputError, Interrupted, RunError, Stopped, describe
 

@@ -19,7 +19,7 @@ from evolve import store, training
 from evolve.analysis import statistics
 from evolve.cli.app import App, launch, stdout_for_json
 from evolve.cli.parser import Changes, Parser, changes_of, file_argument, which_of
-from evolve.cluster.hosts import Work
+from evolve.cluster.cores import Work
 from evolve.errors import InputError, RunError, pluralize, sanitize
 from evolve.store.disk import is_protected, without_links
 from evolve.strategies.acting import Paths

@@ -16,8 +16,8 @@ from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cluster import check_start, started_by
-from evolve.cluster.cores import number_of_cores
-from evolve.cluster.hosts import AvailableHosts, Host, check_not_too_many, read_hostfile
+from evolve.cluster.cores import check_not_too_many, number_of_cores
+from evolve.cluster.hosts import AvailableHosts, Host, read_hostfile
 from evolve.cluster.mpirun import (
     COMMAND,
     CONNECT,

@@ -16,7 +16,7 @@ from evolve.analysis.progress import ReportProgress
 from evolve.analysis.run_groups import deduplicate_seeds, read_groups
 from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser, command_line, file_argument
-from evolve.cluster.hosts import Work
+from evolve.cluster.cores import Work
 from evolve.errors import InputError, Stopped, is_installed, sanitize
 from evolve.store import StoredRun, run_files
 from evolve.store.disk import check_writable

@@ -21,7 +21,7 @@ from evolve.analysis.progress import ProgressReporter, RunsClock, heading, why_e
 from evolve.cli.app import App, BestEffortStream, launch, print_error, say
 from evolve.cli.parser import Parser, command_line, file_argument, how_to_resume, steps_after
 from evolve.cluster import mpirun
-from evolve.cluster.hosts import Work, count_workers
+from evolve.cluster.cores import Work, count_workers
 from evolve.config import (
     Config,
     EnvOptions,

@@ -18,7 +18,7 @@ from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, launch, say, stdout_for_json
 from evolve.cli.parser import Parser, file_argument, spelled
-from evolve.cluster.hosts import Work
+from evolve.cluster.cores import Work
 from evolve.errors import InputError, sanitize
 from evolve.training.plan import threads_for
 

@@ -23,8 +23,7 @@ from evolve.errors import import_on_demand
 
 if TYPE_CHECKING:
     from evolve.cluster.coordinator import Coordinator, dismiss
-    from evolve.cluster.hosts import launched, started_by
-    from evolve.cluster.mpirun import check_start
+    from evolve.cluster.mpirun import check_start, launched, started_by
     from evolve.cluster.start import check_arguments, connect
     from evolve.cluster.transport import Transport, finalize
     from evolve.cluster.watchdog import Watchdog
@@ -35,10 +34,9 @@ __getattr__ = import_on_demand(
     __name__,
     {
         "coordinator": "Coordinator dismiss",
-        "hosts": "launched started_by",
         "start": "check_arguments connect",
         "transport": "Transport finalize",
-        "mpirun": "check_start",
+        "mpirun": "check_start launched started_by",
         "watchdog": "Watchdog",
         "worker": "KeptRollouts own_modules_used_by packages_used_by serve source_files",
     },

@@ -1,4 +1,4 @@
-"""Finds the number of cores and the memory that this process may use.
+"""Finds the cores and the memory that this process may use, and the number of workers that suits the cores.
 
 The workers of a host share its cores, so a worker may use fewer cores than its host has.
 """
@@ -6,15 +6,23 @@ The workers of a host share its cores, so a worker may use fewer cores than its 
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from evolve.cluster.mpirun import started_by
+from evolve.errors import InputError, pluralize
 
 # A sum of shares, such as six times 1/3, may be a little less than the whole number.
 _ROUNDING = 1e-9
 _ROOT = Path("/sys/fs/cgroup")  # the directory of all control groups
 _share: list[int] = []  # the number of cores that `set_share` has set; empty if it has set none
+_FEW_STEPS = 100_000
+"""One process plays this number of steps of a quick environment while MPI starts, in a second or two."""
+_MAX_WORKERS, _MAX_PER_CORE = 256, 16
+"""A machine may start `_MAX_WORKERS` workers, or `_MAX_PER_CORE` for each core if that is more."""
 
 
 class Cores(NamedTuple):
@@ -130,3 +138,98 @@ def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
             fair = most / workers[hosts[rank]]
         found[rank] = max(1, math.floor(fair + _ROUNDING))
     return found
+
+
+@dataclass(frozen=True)
+class Work:
+    """Upper limits of the work of a command; None if a limit is unknown.
+
+    Attributes:
+        episodes_at_once: The number of episodes that are played at a time.
+        quick_steps: The number of all environment steps, if the environments are known to be quick.
+        threads: The number of threads in which each process plays episodes.
+    """
+
+    episodes_at_once: int | None = None
+    quick_steps: int | None = None
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class WorkerCount:
+    """The number of workers and of cores.
+
+    Attributes:
+        workers: The number of workers.
+        cores: The number of cores that this machine may use.
+        remark: The reason why more workers are not used, or would not help.
+        threads: The number of threads in which a process plays if it is the only one. Several workers divide the cores.
+    """
+
+    workers: int
+    cores: int
+    remark: str = ""
+    threads: int = 1
+
+    def describe(self) -> str:
+        """Return the sentence that is printed at the start."""
+        used = min(self.workers * self.threads, self.cores)
+        on = f"on {used} of {pluralize(self.cores, 'core')}"
+        if self.workers == 1:
+            threads = f" with {pluralize(self.threads, 'thread')}" if self.threads > 1 else ""
+            processes = f"one process{threads} {on}, without MPI"
+        else:
+            processes = f"{self.workers} workers {on}, and a coordinator that mostly sleeps"
+        return f"{processes}: {self.remark}" if self.remark else processes
+
+
+def count_workers_to_start(asked: int | str, work: Callable[[], Work], argument: str, caller: str) -> WorkerCount:
+    """Return the number of workers that this process starts with mpirun.
+
+    Args:
+        asked: The number of workers, or "auto".
+        work: Returns the amount of work; may raise InputError.
+        argument: The name of `asked` in errors, such as "workers".
+        caller: The kind of this process in errors, such as "a script".
+
+    Raises:
+        InputError: A launcher has started this process, or the number is too large.
+    """
+    launcher = started_by()
+    if launcher is not None:
+        cure = f"Leave out {argument}, or mpirun."
+        raise InputError(argument, f"{caller} that no launcher has started", f"one under {launcher}", cure)
+    if asked != "auto":
+        check_not_too_many(argument, int(asked))
+    return count_workers(asked, work())
+
+
+def check_not_too_many(argument: str, processes: int) -> None:
+    """Raise InputError if the start of this number of processes would keep this machine busy for minutes."""
+    most = max(_MAX_WORKERS, _MAX_PER_CORE * number_of_cores())
+    if processes > most:
+        cure = "More workers than cores are no faster. To use several machines: evolve launch --hostfile."
+        raise InputError(argument, f"at most {most:,} on this machine", f"{processes:,}", cure)
+
+
+def count_workers(asked: int | str, work: Work) -> WorkerCount:
+    """Return the number of workers to start. asked: the number, or "auto"."""
+    cores = number_of_cores()
+    is_auto = asked == "auto"
+    workers = max(1, cores // work.threads) if is_auto else int(asked)  # by default, each thread has a core
+    if workers == 1 and work.threads > 1:
+        return WorkerCount(1, cores, threads=work.threads)  # threads use the cores, so no remark below applies
+    # Find the number of workers that suits the work, and a remark for the user.
+    remark, suitable = "", workers
+    if workers == 1 and not is_auto:
+        remark = "MPI is useful only with two or more workers"
+    elif work.quick_steps is not None and work.quick_steps <= _FEW_STEPS:
+        suitable = 1
+        remark = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start"
+    elif work.episodes_at_once is not None and workers > work.episodes_at_once:
+        suitable = work.episodes_at_once
+        remark = f"there are only {pluralize(suitable, 'episode')} at a time"
+    elif workers > cores:
+        remark = "more workers than cores are no faster"
+    # The number that the user gives is used even if it is not suitable.
+    return WorkerCount(suitable if is_auto else workers, cores, remark, work.threads)

@@ -1,4 +1,4 @@
-"""Decides how many workers this machine starts, and which hosts of a hostfile take part in a job."""
+"""Decides which hosts of a hostfile take part in a job."""
 
 import os
 import re
@@ -14,24 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
-from evolve.cluster.cores import number_of_cores
 from evolve.cluster.watchdog import own_addresses
-from evolve.errors import InputError, pluralize
+from evolve.errors import InputError
 
-# The variables by which launchers tell their processes the number of ranks, and the rank.
-_SRUN = "SLURM_STEP_NUM_TASKS"
-_LAUNCHERS = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
-    ("PMI_SIZE", "PMI_RANK"),  # MPICH and Intel MPI
-    (_SRUN, "SLURM_PROCID"),
-    ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
-)
-_FEW_STEPS = 100_000
-"""One process plays this number of steps of a quick environment while MPI starts, in a second or two."""
-_MAX_WORKERS, _MAX_PER_CORE = 256, 16
-"""A machine may start `_MAX_WORKERS` workers, or `_MAX_PER_CORE` for each core if that is more."""
 # A name must not begin with "-", because ssh would take the name as an option. Numbers have at most nine digits,
 # because Python does not convert a number with thousands of digits.
 _LINE = re.compile(
@@ -45,145 +31,6 @@ _MISSING = 1  # exit code of `test -x` for a file that is missing or cannot be e
 _CHECK_INTERVAL = 30.0  # seconds between two checks of the hosts that are left out
 _ANSWERS_NEEDED = 2  # consecutive answers after which a host is taken back
 _LEAST_RUN = 60.0  # seconds that the ranks run before they are stopped to take a host back
-
-
-class Launched(NamedTuple):
-    """The number of ranks of a job, and the rank of this process."""
-
-    size: int
-    rank: int
-
-
-def launched() -> Launched:
-    """Return the size and the rank that the launcher announced; 1 and 0 without a launcher."""
-    for size, rank in _LAUNCHERS:
-        if _announces(size):
-            return Launched(int(os.environ[size]), int(os.environ.get(rank, "0")))
-    return Launched(1, 0)
-
-
-def _announces(size: str) -> bool:
-    """Return whether a launcher has set the variable of the number of ranks in this process."""
-    if not os.environ.get(size, "").isdigit():
-        return False
-    # `srun -n 4 --pty bash` opens a shell in one of four tasks. Commands in this shell inherit SLURM's variables, but
-    # are no ranks. So with --pty, only a process that srun has started itself is a rank. With --mpi=pmix each process
-    # counts as a rank, because a script between srun and a rank would look like a shell.
-    return size != _SRUN or "SLURM_PTY_PORT" not in os.environ or "PMIX_RANK" in os.environ or not _is_in_shell()
-
-
-def _is_in_shell() -> bool:
-    """Return whether this process has a controlling terminal, and a parent other than SLURM's daemon."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-        return Path(f"/proc/{os.getppid()}/comm").read_text().strip() != "slurmstepd"
-    except OSError:
-        return False
-
-
-def started_by() -> str | None:
-    """Return the command that started this process as a rank, such as "srun -n 4"; None without a launcher."""
-    for size, _ in _LAUNCHERS:
-        ranks = os.environ.get(size, "")
-        by_slurm = size == _SRUN
-        if _announces(size) and not (by_slurm and int(ranks) == 1):  # SLURM's batch script is a step of one task
-            return f"{'srun' if by_slurm else 'mpirun'} -n {ranks}"
-    return None
-
-
-@dataclass(frozen=True)
-class Work:
-    """Upper limits of the work of a command; None if a limit is unknown.
-
-    Attributes:
-        episodes_at_once: The number of episodes that are played at a time.
-        quick_steps: The number of all environment steps, if the environments are known to be quick.
-        threads: The number of threads in which each process plays episodes.
-    """
-
-    episodes_at_once: int | None = None
-    quick_steps: int | None = None
-    threads: int = 1
-
-
-@dataclass(frozen=True)
-class WorkerCount:
-    """The number of workers and of cores.
-
-    Attributes:
-        workers: The number of workers.
-        cores: The number of cores that this machine may use.
-        remark: The reason why more workers are not used, or would not help.
-        threads: The number of threads in which a process plays if it is the only one. Several workers divide the cores.
-    """
-
-    workers: int
-    cores: int
-    remark: str = ""
-    threads: int = 1
-
-    def describe(self) -> str:
-        """Return the sentence that is printed at the start."""
-        used = min(self.workers * self.threads, self.cores)
-        on = f"on {used} of {pluralize(self.cores, 'core')}"
-        if self.workers == 1:
-            threads = f" with {pluralize(self.threads, 'thread')}" if self.threads > 1 else ""
-            processes = f"one process{threads} {on}, without MPI"
-        else:
-            processes = f"{self.workers} workers {on}, and a coordinator that mostly sleeps"
-        return f"{processes}: {self.remark}" if self.remark else processes
-
-
-def count_workers_to_start(asked: int | str, work: Callable[[], Work], argument: str, caller: str) -> WorkerCount:
-    """Return the number of workers that this process starts with mpirun.
-
-    Args:
-        asked: The number of workers, or "auto".
-        work: Returns the amount of work; may raise InputError.
-        argument: The name of `asked` in errors, such as "workers".
-        caller: The kind of this process in errors, such as "a script".
-
-    Raises:
-        InputError: A launcher has started this process, or the number is too large.
-    """
-    launcher = started_by()
-    if launcher is not None:
-        cure = f"Leave out {argument}, or mpirun."
-        raise InputError(argument, f"{caller} that no launcher has started", f"one under {launcher}", cure)
-    if asked != "auto":
-        check_not_too_many(argument, int(asked))
-    return count_workers(asked, work())
-
-
-def check_not_too_many(argument: str, processes: int) -> None:
-    """Raise InputError if the start of this number of processes would keep this machine busy for minutes."""
-    most = max(_MAX_WORKERS, _MAX_PER_CORE * number_of_cores())
-    if processes > most:
-        cure = "More workers than cores are no faster. To use several machines: evolve launch --hostfile."
-        raise InputError(argument, f"at most {most:,} on this machine", f"{processes:,}", cure)
-
-
-def count_workers(asked: int | str, work: Work) -> WorkerCount:
-    """Return the number of workers to start. asked: the number, or "auto"."""
-    cores = number_of_cores()
-    is_auto = asked == "auto"
-    workers = max(1, cores // work.threads) if is_auto else int(asked)  # by default, each thread has a core
-    if workers == 1 and work.threads > 1:
-        return WorkerCount(1, cores, threads=work.threads)  # threads use the cores, so no remark below applies
-    # Find the number of workers that suits the work, and a remark for the user.
-    remark, suitable = "", workers
-    if workers == 1 and not is_auto:
-        remark = "MPI is useful only with two or more workers"
-    elif work.quick_steps is not None and work.quick_steps <= _FEW_STEPS:
-        suitable = 1
-        remark = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start"
-    elif work.episodes_at_once is not None and workers > work.episodes_at_once:
-        suitable = work.episodes_at_once
-        remark = f"there are only {pluralize(suitable, 'episode')} at a time"
-    elif workers > cores:
-        remark = "more workers than cores are no faster"
-    # The number that the user gives is used even if it is not suitable.
-    return WorkerCount(suitable if is_auto else workers, cores, remark, work.threads)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from evolve.cluster.hosts import SSH_OPTIONS, Host, write_hostfile
 from evolve.errors import SOURCE, InputError, how_to_install, is_installed, one_line
@@ -54,6 +55,14 @@ COMMAND = "EVOLVE_COMMAND"
 """The variable with the command line of the user, if it is not the command line of this process."""
 _WORKERS = "EVOLVE_WORKERS"
 """The variable that tells ranks the number of workers that a supervisor has started."""
+# The variables by which launchers tell their processes the number of ranks, and the rank.
+_SRUN = "SLURM_STEP_NUM_TASKS"
+_LAUNCHERS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
+    ("PMI_SIZE", "PMI_RANK"),  # MPICH and Intel MPI
+    (_SRUN, "SLURM_PROCID"),
+    ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
+)
 SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
 """The variable with the directory for the folder of Open MPI's launcher. The folder is named by the launcher's process
 number. A killed launcher leaves its folder behind, and a later launcher of the same number would end with code 213. In
@@ -529,6 +538,50 @@ def supervised_workers() -> int | None:
     """Return the number of workers of the job that `supervise` has started; None without `supervise`."""
     workers = os.environ.get(_WORKERS, "")
     return int(workers) if workers.isdecimal() else None
+
+
+class Launched(NamedTuple):
+    """The number of ranks of a job, and the rank of this process."""
+
+    size: int
+    rank: int
+
+
+def launched() -> Launched:
+    """Return the size and the rank that the launcher announced; 1 and 0 without a launcher."""
+    for size, rank in _LAUNCHERS:
+        if _announces(size):
+            return Launched(int(os.environ[size]), int(os.environ.get(rank, "0")))
+    return Launched(1, 0)
+
+
+def _announces(size: str) -> bool:
+    """Return whether a launcher has set the variable of the number of ranks in this process."""
+    if not os.environ.get(size, "").isdigit():
+        return False
+    # `srun -n 4 --pty bash` opens a shell in one of four tasks. Commands in this shell inherit SLURM's variables, but
+    # are no ranks. So with --pty, only a process that srun has started itself is a rank. With --mpi=pmix each process
+    # counts as a rank, because a script between srun and a rank would look like a shell.
+    return size != _SRUN or "SLURM_PTY_PORT" not in os.environ or "PMIX_RANK" in os.environ or not _is_in_shell()
+
+
+def _is_in_shell() -> bool:
+    """Return whether this process has a controlling terminal, and a parent other than SLURM's daemon."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+        return Path(f"/proc/{os.getppid()}/comm").read_text().strip() != "slurmstepd"
+    except OSError:
+        return False
+
+
+def started_by() -> str | None:
+    """Return the command that started this process as a rank, such as "srun -n 4"; None without a launcher."""
+    for size, _ in _LAUNCHERS:
+        ranks = os.environ.get(size, "")
+        by_slurm = size == _SRUN
+        if _announces(size) and not (by_slurm and int(ranks) == 1):  # SLURM's batch script is a step of one task
+            return f"{'srun' if by_slurm else 'mpirun'} -n {ranks}"
+    return None
 
 
 def is_supervised() -> bool:

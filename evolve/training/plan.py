@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evolve import environments, store
-from evolve.cluster.hosts import Work
+from evolve.cluster.cores import Work
 from evolve.config import (
     NAMED_SECTIONS,
     Choice,

@@ -15,7 +15,7 @@ from conftest import LONG, MPICH, ROOT, environment, wait_for, without
 from evolve import store
 from evolve.cli.run import load
 from evolve.cluster import mpirun
-from evolve.cluster.hosts import Work, WorkerCount, count_workers
+from evolve.cluster.cores import Work, WorkerCount, count_workers
 from evolve.cluster.mpirun import Launcher, mpirun_environment, mpirun_words
 from evolve.errors import InputError
 from evolve.training.plan import work_of
@@ -226,7 +226,7 @@ QUICK = "quick steps at most take no longer than MPI takes to start"
     ],
 )  # fmt: skip
 def test_the_number_of_workers_and_the_remark_on_it(monkeypatch, asked, work, expected):
-    monkeypatch.setattr("evolve.cluster.hosts.number_of_cores", lambda: CORES)
+    monkeypatch.setattr("evolve.cluster.cores.number_of_cores", lambda: CORES)
     assert count_workers(asked, work) == expected
     assert "4 cores" in expected.describe()
     assert expected.describe().endswith(expected.remark)
@@ -262,7 +262,7 @@ def test_threads_serve_all_cores_of_exact_tasks_unless_their_number_is_given(mon
 
 def test_auto_starts_no_rank_where_threads_serve(call, monkeypatch):
     monkeypatch.setattr(mpirun, "supervise", lambda *_: pytest.fail("ranks were started"))
-    monkeypatch.setattr("evolve.cluster.hosts.number_of_cores", lambda: 3)
+    monkeypatch.setattr("evolve.cluster.cores.number_of_cores", lambda: 3)
     monkeypatch.setattr("evolve.training.experiment.share_of_cores", lambda: 3)
     for name, *words in (["run", *TINY, "--engine", "exact"], ["verify", "out"], ["evaluate", "out"]):
         done = call(name, *words, "--workers", "auto")

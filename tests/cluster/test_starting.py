@@ -291,7 +291,7 @@ def test_a_parent_that_is_no_launcher_is_not_killed(monkeypatch):
 
 
 COUNT = """
-from evolve.cluster.hosts import launched, started_by
+from evolve.cluster.mpirun import launched, started_by
 print(launched().size, started_by())
 """
 
