@@ -33,7 +33,7 @@ from ppo_parts.libraries import missing
 from ppo_parts.records import machine, versions, write
 
 from evolve import environments
-from evolve.cluster.mpirun import launched
+from evolve.cluster.supervision import launched
 from evolve.environments.spaces import kind_of
 from evolve.errors import InputError
 

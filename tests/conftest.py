@@ -23,7 +23,7 @@ import hypothesis
 import psutil
 import pytest
 
-from evolve.cluster.mpirun import STOPPING
+from evolve.cluster.supervision import STOPPING
 from evolve.errors import InputError
 from evolve.numerics import device
 from evolve.numerics.device_protocol import DeviceMemoryError

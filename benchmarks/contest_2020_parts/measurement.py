@@ -13,7 +13,7 @@ import numpy as np
 
 import evolve
 from contest_2020_parts.rows import EVOLUTION, PPO, SEED, Curve, Point, Row
-from evolve.cluster.mpirun import mpirun_environment, mpirun_words
+from evolve.cluster.hosts import mpirun_environment, mpirun_words
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "ppo_mpi.py"

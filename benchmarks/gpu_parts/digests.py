@@ -8,7 +8,7 @@ import tempfile
 import h5py
 
 from evolve import environments
-from evolve.cluster.mpirun import mpirun_environment, mpirun_words
+from evolve.cluster.hosts import mpirun_environment, mpirun_words
 from evolve.config import EnvOptions
 from evolve.errors import InputError, RunError
 from gpu_parts.context import ROOT, Context, NotMeasuredError, Outcome

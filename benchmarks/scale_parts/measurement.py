@@ -7,7 +7,7 @@ from typing import Any
 from device_parts.steps import Budget, cores
 
 from evolve.analysis import figures
-from evolve.cluster.mpirun import mpirun_words
+from evolve.cluster.hosts import mpirun_words
 from evolve.errors import InputError, RunError, pluralize
 from scale_parts import tables
 from scale_parts.cell import measured

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 from evolve import cluster, training
 from evolve.cli import imported
 from evolve.cli.parser import Answered, Parser, spelled
-from evolve.cluster import mpirun
+from evolve.cluster import hosts, supervision
 from evolve.cluster.cores import Work, count_workers, count_workers_to_start
 from evolve.cluster.watchdog import interrupt_soon
 from evolve.errors import EvolveError, InputError, Interrupted, RunError, Stopped, describe
@@ -120,7 +120,7 @@ class StopFlag:
         """Catch the signals that ask this process to stop."""
         # nohup makes a process ignore SIGHUP, and a run then outlives its terminal.
         outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-        self._caught = tuple(number for number in mpirun.STOPPING if not (outlives and number == signal.SIGHUP))
+        self._caught = tuple(number for number in supervision.STOPPING if not (outlives and number == signal.SIGHUP))
         for number in self._caught:
             signal.signal(number, self._remember)
         # Python writes the number of each signal into this pipe, even if the environment has replaced the handler.
@@ -148,7 +148,7 @@ class StopFlag:
         if self._first is None and self.plays:
             self._keep_catching()
         if self.signal is not None:
-            if mpirun.is_supervised() and self.signal == signal.SIGUSR1:
+            if supervision.is_supervised() and self.signal == signal.SIGUSR1:
                 return "a signal"  # the supervisor has printed its name
             return signal.Signals(self.signal).name
         return "the time limit" if time.monotonic() > self._deadline else None
@@ -188,7 +188,7 @@ class StopFlag:
             self._stop_catching()
             signal.raise_signal(number)
         self._first, self._first_at = number, time.monotonic()
-        if not mpirun.is_supervised():
+        if not supervision.is_supervised():
             _restore_usual_effect(number)
         else:  # SIGUSR1 is the supervisor's request to stop, which it never makes twice
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -205,7 +205,7 @@ class StopFlag:
 
     def _is_repeated(self) -> bool:
         """Return whether another signal would belong to the request of the first one."""
-        return mpirun.is_supervised() and time.monotonic() - self._first_at < _ONE_REQUEST
+        return supervision.is_supervised() and time.monotonic() - self._first_at < _ONE_REQUEST
 
     def _stop_catching(self) -> None:
         for number in self._caught:
@@ -340,8 +340,8 @@ def _run_in_ranks(command: str, argv: list[str], work: WorkOf | None) -> int | N
         if count.workers == 1:
             return None
         cluster.check_start("--workers")
-        words = [*mpirun.mpirun_words(count.workers + 1), *mpirun.python_words(), "-m", f"evolve.{command}", *rest]
-        return mpirun.supervise(words, mpirun.mpirun_environment(), count.workers, partial(say, command))
+        words = [*hosts.mpirun_words(count.workers + 1), *hosts.python_words(), "-m", f"evolve.{command}", *rest]
+        return supervision.supervise(words, hosts.mpirun_environment(), count.workers, partial(say, command))
     except EvolveError as error:
         return _refuse(command, error)
 
@@ -408,19 +408,19 @@ def _refuse(name: str, error: EvolveError) -> int:
     if cluster.launched().rank != 0:
         return 0  # a launcher ends the job at the first failure, which must not come before rank 0's message
     print_error(name, error)
-    return mpirun.hand_over(error.exit_code)
+    return supervision.hand_over(error.exit_code)
 
 
 def _coordinate(command: Command, app: App) -> int:
     """Run a command on rank 0, and dismiss the workers; return the exit code."""
     transport = app.transport
-    mpirun.say_begun()
+    supervision.say_begun()
     app.stop.interrupts = True
     code = _guarded(command, app)
     # A supervisor asks its ranks to stop by SIGUSR1. SIGTERM comes from a launcher that ends the job after a death.
     is_lost = bool(transport.silent) or app.stop.signal == signal.SIGTERM
     # Hand the code over before the ranks end: from then on, the supervisor kills a launcher that does not end in time.
-    code = mpirun.hand_over(code, start_again=is_lost and code == Stopped.exit_code)
+    code = supervision.hand_over(code, start_again=is_lost and code == Stopped.exit_code)
     all_have_left = cluster.dismiss(transport)
     with stdout_for_json("--json" in command.argv):  # an environment may print when it is closed
         _close_environments()
@@ -433,7 +433,7 @@ def _coordinate(command: Command, app: App) -> int:
 
 def _remark(command: Command) -> None:
     """Tell the user if the work is too little for the workers that `--workers` has started."""
-    workers = mpirun.supervised_workers()
+    workers = supervision.supervised_workers()
     if workers is not None and command.work is not None:
         remark = count_workers(workers, command.work(command.argv)).remark
         # The process that started the ranks has printed the remark that does not depend on the work.

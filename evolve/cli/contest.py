@@ -24,7 +24,8 @@ from evolve.cli.app import App, launch, say
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_start
 from evolve.cluster.cores import check_not_too_many, number_of_cores
-from evolve.cluster.mpirun import Supervisor, begin_seconds, mpirun_environment, mpirun_words, python_words
+from evolve.cluster.hosts import mpirun_environment, mpirun_words, python_words
+from evolve.cluster.supervision import Supervisor, begin_seconds
 from evolve.errors import InputError, Stopped, pluralize, sanitize
 from evolve.numerics import backend
 from evolve.numerics.device import has_device

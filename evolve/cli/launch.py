@@ -4,10 +4,12 @@ import argparse
 import math
 import os
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,20 +19,9 @@ from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cluster import check_start, started_by
 from evolve.cluster.cores import check_not_too_many, number_of_cores
-from evolve.cluster.hosts import AvailableHosts, Host, read_hostfile
-from evolve.cluster.mpirun import (
-    COMMAND,
-    CONNECT,
-    GivenLauncher,
-    Launcher,
-    Outcome,
-    Supervisor,
-    begin_seconds,
-    command_words,
-    connect_seconds,
-    python_words,
-)
+from evolve.cluster.hosts import AvailableHosts, Host, Launcher, mpirun_environment, python_words, read_hostfile
 from evolve.cluster.start import silence_seconds
+from evolve.cluster.supervision import COMMAND, CONNECT, Outcome, Supervisor, begin_seconds, connect_seconds
 from evolve.config import seconds
 from evolve.errors import InputError, Stopped, pluralize
 
@@ -283,6 +274,37 @@ class Launch:
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.stopping:
             time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class GivenLauncher:
+    """A launcher command given by the user, such as SLURM's srun, in words."""
+
+    command: Sequence[str]
+
+    def words(self, ranks: int, _hosts: Sequence[Host], _folder: Path) -> list[str]:
+        """Return the words of the command. ranks: the number of ranks; 0 for the size of the allocation."""
+        return [*self.command, *(["-n", str(ranks)] if ranks else [])]
+
+    def environment(self, _ssh: Sequence[str], _folder: Path) -> dict[str, str]:
+        """Return the environment of the launcher."""
+        return mpirun_environment()
+
+
+def command_words(argument: str, command: str) -> list[str]:
+    """Return the words of a command of the user.
+
+    Raises InputError if they do not begin with a program, or if a quotation has no end.
+
+    argument: The option with the command, for the error.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:  # a quotation without an end
+        raise InputError(argument, "a command with its arguments", f"{command!r} ({error})") from None
+    if not words or shutil.which(words[0]) is None:
+        raise InputError(argument, "a command that begins with a program of this machine", repr(command))
+    return words
 
 
 def _run_files(request: Request) -> list[Path]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from evolve import __version__
 from evolve.cli import COMMANDS
-from evolve.cluster.mpirun import COMMAND, supervised_workers
+from evolve.cluster.supervision import COMMAND, supervised_workers
 from evolve.errors import EvolveError, InputError, Setting, install_command, sanitize
 
 # Imports of NumPy and pydantic take long, and the process that starts the ranks of --workers needs neither. So this

@@ -20,7 +20,7 @@ from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock, heading, why_early
 from evolve.cli.app import App, BestEffortStream, launch, print_error, say
 from evolve.cli.parser import Parser, command_line, file_argument, how_to_resume, steps_after
-from evolve.cluster import mpirun
+from evolve.cluster import supervision
 from evolve.cluster.cores import Work, count_workers
 from evolve.config import (
     Config,
@@ -288,7 +288,7 @@ def run_all(app: App, request: Request) -> None:
     for each in replaced:
         _say(_replacement_warning(each))
     # The hint is for users that start mpirun themselves. A supervisor starts mpirun for the user.
-    if app.transport.could_tolerate and not mpirun.is_supervised():
+    if app.transport.could_tolerate and not supervision.is_supervised():
         _say(_HINT_ON_LOSSES)
     failed = _evolve(app, runs, {each.run.path for each in replaced}, request, after_generation)
     begun = [run for run in runs if run.path not in failed or store.read_progress(run.path)[0]]

@@ -13,8 +13,8 @@ Each verb of the coordinator has its counterpart at a worker:
     dismiss      Dismiss                  leaves serve
 
 The modules in reading order: `transport` and `messages` at all ranks; `workers`, `jobs` and `coordinator` at rank 0,
-`worker` at the others; `watchdog`, `cores` and `start` at all; `mpirun` and `hosts` for the launcher; `script` for
-scripts.
+`worker` at the others; `watchdog`, `cores` and `start` at all; `hosts` and `supervision` for the process that starts
+ranks; `script` for scripts.
 """
 
 from typing import TYPE_CHECKING
@@ -23,8 +23,9 @@ from evolve.errors import import_on_demand
 
 if TYPE_CHECKING:
     from evolve.cluster.coordinator import Coordinator, dismiss
-    from evolve.cluster.mpirun import check_start, launched, started_by
+    from evolve.cluster.hosts import check_start
     from evolve.cluster.start import check_arguments, connect
+    from evolve.cluster.supervision import launched, started_by
     from evolve.cluster.transport import Transport, finalize
     from evolve.cluster.watchdog import Watchdog
     from evolve.cluster.worker import KeptRollouts, own_modules_used_by, packages_used_by, serve, source_files
@@ -36,7 +37,8 @@ __getattr__ = import_on_demand(
         "coordinator": "Coordinator dismiss",
         "start": "check_arguments connect",
         "transport": "Transport finalize",
-        "mpirun": "check_start launched started_by",
+        "hosts": "check_start",
+        "supervision": "launched started_by",
         "watchdog": "Watchdog",
         "worker": "KeptRollouts own_modules_used_by packages_used_by serve source_files",
     },

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from evolve.cluster.mpirun import started_by
+from evolve.cluster.supervision import started_by
 from evolve.errors import InputError, pluralize
 
 # A sum of shares, such as six times 1/3, may be a little less than the whole number.

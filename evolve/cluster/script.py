@@ -27,16 +27,9 @@ from typing import Any
 
 from evolve.cluster import messages
 from evolve.cluster.coordinator import Coordinator, all_have_left, await_ends, dismiss
-from evolve.cluster.mpirun import (
-    CONNECT,
-    SESSION_FOLDER,
-    begin_seconds,
-    check_start,
-    kill_launcher,
-    mpirun_environment,
-    mpirun_words,
-)
+from evolve.cluster.hosts import check_start, mpirun_environment, mpirun_words
 from evolve.cluster.start import connect, silence_seconds
+from evolve.cluster.supervision import CONNECT, SESSION_FOLDER, begin_seconds, kill_launcher
 from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
 from evolve.errors import RunError, Setting, error_from_json, error_to_json, on_error

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from evolve.cluster.cores import Cores, set_share, shares, usable_cores
-from evolve.cluster.mpirun import CONNECT, connect_seconds, launched, limit_seconds, started_by
+from evolve.cluster.supervision import CONNECT, connect_seconds, launched, limit_seconds, started_by
 from evolve.cluster.transport import Buffer, Transport, initialize, kill_launcher_later, uninitialized_mpi
 from evolve.cluster.watchdog import CoordinatorWatch, Endpoint, HostWatch, is_rank
 from evolve.errors import InputError, RunError, how_to_install, one_line, pluralize

@@ -17,7 +17,7 @@ from conftest import LONG, ROOT, environment, wait_for
 from evolve import __version__
 from evolve.cli import COMMANDS, app, main, start
 from evolve.cli.app import launch
-from evolve.cluster import mpirun
+from evolve.cluster import supervision
 from evolve.config import Config, parse
 from evolve.errors import RunError, Setting, Stopped
 from evolve.training import prepare
@@ -232,7 +232,7 @@ def test_messages_that_nothing_reads_leave_the_exit_code(launched, monkeypatch):
     ("number", "said"), [(signal.SIGUSR1, ["75"]), pytest.param(signal.SIGTERM, ["75", "again"], id="a rank has died")]
 )
 def test_a_supervisor_is_told_if_its_launcher_has_ended_the_run(launched, monkeypatch, tmp_path, number, said):
-    monkeypatch.setenv(mpirun.EXIT_CODE, str(tmp_path / "code"))
+    monkeypatch.setenv(supervision.EXIT_CODE, str(tmp_path / "code"))
 
     def stopped():
         signal.raise_signal(number)
@@ -263,9 +263,9 @@ def test_a_worker_whose_rank_0_is_lost_at_the_start_ends_at_once(launched, monke
 
 
 def test_a_command_in_the_process_of_the_tests_leaves_the_handlers_of_signals(call):
-    before = [signal.getsignal(number) for number in mpirun.STOPPING]
+    before = [signal.getsignal(number) for number in supervision.STOPPING]
     call("run", "--help").ok()
-    assert [signal.getsignal(number) for number in mpirun.STOPPING] == before
+    assert [signal.getsignal(number) for number in supervision.STOPPING] == before
 
 
 def test_an_interrupt_without_a_signal_is_an_error_of_the_called_code(launched):

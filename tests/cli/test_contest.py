@@ -14,7 +14,7 @@ from evolve.analysis.contest.results import LegDigest
 from evolve.analysis.contest.session import PlayedLeg
 from evolve.cli import contest as contest_command
 from evolve.cli.contest import plan_rows
-from evolve.cluster.mpirun import Outcome
+from evolve.cluster.supervision import Outcome
 from evolve.errors import InputError, Stopped
 
 

@@ -20,7 +20,7 @@ from conftest import OPENMPI, ROOT
 
 from evolve.cli import doctor as installation
 from evolve.cli.doctor import EXTRAS, examine, run_probe
-from evolve.cluster import Transport, mpirun
+from evolve.cluster import Transport, hosts
 from evolve.errors import InputError, RunError
 from evolve.numerics import cupy_device, native
 
@@ -67,7 +67,7 @@ def test_this_installation_works(call):
 def test_a_cupy_that_cannot_be_imported_is_broken(call, tmp_path, monkeypatch, module, said):
     (tmp_path / "cupy.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path)  # for this process; the process that opens the GPU has PYTHONPATH
-    monkeypatch.setattr(mpirun, "find_launchers", lambda: iter(()))
+    monkeypatch.setattr(hosts, "find_launchers", lambda: iter(()))
     done = call("doctor", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert (done.code, done.err) == (1, ""), done.out
     (line,) = (line for line in done.out.splitlines() if line.startswith("GPU"))

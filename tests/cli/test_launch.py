@@ -18,10 +18,10 @@ from hosts import Hosts, why_not
 from evolve import store
 from evolve.cli.launch import Launch, run_until_complete
 from evolve.cli.run import load
-from evolve.cluster import hosts, mpirun
+from evolve.cluster import hosts, supervision
 from evolve.cluster.cores import number_of_cores
-from evolve.cluster.hosts import AvailableHosts, Host, HostCheck, read_hostfile, write_hostfile
-from evolve.cluster.mpirun import Launcher, Outcome, Supervisor
+from evolve.cluster.hosts import AvailableHosts, Host, HostCheck, Launcher, read_hostfile, write_hostfile
+from evolve.cluster.supervision import Outcome, Supervisor
 from evolve.errors import InputError
 
 SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
@@ -365,9 +365,9 @@ def test_full_disks_are_refused_without_a_traceback(monkeypatch):
     def full():
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr(mpirun.tempfile, "gettempdir", full)
+    monkeypatch.setattr(hosts.tempfile, "gettempdir", full)
     with pytest.raises(InputError, match=r"a directory for temporary files, got No usable .*TMPDIR"):
-        mpirun.check_start("--workers")
+        hosts.check_start("--workers")
 
 
 def test_the_command_that_it_repeats_is_not_named_again(call):
@@ -404,10 +404,10 @@ def handlers():
 @pytest.fixture
 def supervisor(monkeypatch, handlers):
     """A supervisor that leaves the signals and the other children of this process alone."""
-    monkeypatch.setattr(mpirun, "CHECK_EVERY", 0.1)
-    monkeypatch.setattr(mpirun.signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(supervision, "CHECK_EVERY", 0.1)
+    monkeypatch.setattr(supervision.signal, "signal", handlers.__setitem__)
     for name in ("_prctl", "_end_orphans"):
-        monkeypatch.setattr(mpirun, name, lambda *_: None)
+        monkeypatch.setattr(supervision, name, lambda *_: None)
     return Supervisor(print)
 
 
@@ -423,9 +423,9 @@ def test_a_launcher_that_never_starts_its_ranks_is_killed(supervisor, child, cod
 
 
 def test_workers_that_never_begin_are_killed(supervisor, monkeypatch, capsys):
-    monkeypatch.setattr(mpirun, "Supervisor", lambda _: supervisor)
-    monkeypatch.setattr(mpirun, "begin_seconds", {3: 0.5}.__getitem__)
-    assert mpirun.supervise(["sleep", "600"], dict(os.environ), 2, print) == 1
+    monkeypatch.setattr(supervision, "Supervisor", lambda _: supervisor)
+    monkeypatch.setattr(supervision, "begin_seconds", {3: 0.5}.__getitem__)
+    assert supervision.supervise(["sleep", "600"], dict(os.environ), 2, print) == 1
     said = "the ranks ended with code 137: a rank or mpirun was killed or has failed"
     (line,) = capsys.readouterr().out.splitlines()[1:]
     assert line.startswith(f"{said}. The messages above may name the cause.")
@@ -446,11 +446,11 @@ def test_only_rank_0_on_another_host_may_succeed_without_a_report(supervisor):
 def test_an_exit_code_takes_no_more_room_than_was_kept_for_it(monkeypatch, tmp_path):
     """A disk that becomes full in a run must not turn its success into a failure."""
     file = tmp_path / "exit-code"
-    monkeypatch.setenv(mpirun.EXIT_CODE, str(file))
-    mpirun.say_begun()
+    monkeypatch.setenv(supervision.EXIT_CODE, str(file))
+    supervision.say_begun()
     kept = file.stat()
     assert not file.read_text().strip()
-    assert mpirun.hand_over(75, start_again=True) == 0
+    assert supervision.hand_over(75, start_again=True) == 0
     after = file.stat()
     assert (after.st_ino, after.st_size) == (kept.st_ino, kept.st_size)
     assert file.read_text().split() == ["75", "again"]
@@ -475,8 +475,8 @@ def test_a_folder_for_launchers_that_the_user_has_named_is_kept(supervisor, tmp_
 
 def test_a_run_under_nohup_outlives_its_terminal(monkeypatch):
     caught = []
-    monkeypatch.setattr(mpirun.signal, "getsignal", lambda _: signal.SIG_IGN)
-    monkeypatch.setattr(mpirun.signal, "signal", lambda number, _: caught.append(number))
+    monkeypatch.setattr(supervision.signal, "getsignal", lambda _: signal.SIG_IGN)
+    monkeypatch.setattr(supervision.signal, "signal", lambda number, _: caught.append(number))
     Supervisor(print)
     assert caught == [signal.SIGINT]
 
@@ -512,13 +512,13 @@ def test_a_signal_that_comes_twice_at_once_is_one_signal(supervisor, handlers, m
     times, sent = iter([1.0, 1.001, 2.0]), []
 
     def wait(_seconds):
-        monkeypatch.setattr(mpirun.time, "monotonic", lambda: next(times))
+        monkeypatch.setattr(supervision.time, "monotonic", lambda: next(times))
         for _ in range(3):
             handlers[signal.SIGTERM](signal.SIGTERM, None)
         return 1
 
     process = SimpleNamespace(returncode=None, send_signal=sent.append, wait=wait)
-    monkeypatch.setattr(mpirun.subprocess, "Popen", lambda *_, **__: process)
+    monkeypatch.setattr(supervision.subprocess, "Popen", lambda *_, **__: process)
     supervisor.run([], {})
     assert sent == [signal.SIGUSR1, signal.SIGTERM]
 

@@ -40,12 +40,12 @@ def test_a_run_imports_no_report_and_only_its_own_kinds():
 LIGHT = """
 import sys
 from evolve import cli, cluster
-from evolve.cluster import mpirun
+from evolve.cluster import supervision
 def stop(*_):
     print(*sys.modules)
     sys.stdout.flush()
     sys.exit(5)
-cluster.connect = mpirun.supervise = stop
+cluster.connect = supervision.supervise = stop
 cli.start("run", sys.argv[1:])
 """
 

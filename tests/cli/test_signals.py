@@ -10,7 +10,7 @@ import pytest
 from conftest import wait_for
 
 from evolve import store
-from evolve.cluster.mpirun import EXIT_CODE
+from evolve.cluster.supervision import EXIT_CODE
 
 TWICE = """
 import os, signal

@@ -14,9 +14,9 @@ from conftest import LONG, MPICH, ROOT, environment, wait_for, without
 
 from evolve import store
 from evolve.cli.run import load
-from evolve.cluster import mpirun
+from evolve.cluster import hosts, supervision
 from evolve.cluster.cores import Work, WorkerCount, count_workers
-from evolve.cluster.mpirun import Launcher, mpirun_environment, mpirun_words
+from evolve.cluster.hosts import Launcher, mpirun_environment, mpirun_words
 from evolve.errors import InputError
 from evolve.training.plan import work_of
 
@@ -67,7 +67,7 @@ def test_the_other_commands_have_workers_too(call, command, monkeypatch):
         "equal: the champions of 2 generations, 4 episodes evaluated again, and 2 held-out ones\n",
     )
     started = []
-    monkeypatch.setattr(mpirun, "supervise", lambda words, *_: started.append(words) or 5)
+    monkeypatch.setattr(supervision, "supervise", lambda words, *_: started.append(words) or 5)
     for name in ("verify", "evaluate", "report"):
         assert call(name, "out", "--workers", 2).code == 5  # the code of its ranks
         assert started.pop()[-3:] == ["-m", f"evolve.{name}", "out"]
@@ -93,7 +93,7 @@ def wait_for_generations(process, tmp_path, number):
 
 SUPERVISED = '''
 import os, signal, sys, time
-from evolve.cluster.mpirun import supervise
+from evolve.cluster.supervision import supervise
 child = """
 import os, signal, sys, time
 print('on')
@@ -148,7 +148,7 @@ def test_a_second_signal_ends_ranks_that_are_starting():
         assert process.stdout.readline() == "on\n"
         process.send_signal(signal.SIGTERM)
         assert "as soon as they have started" in process.stdout.readline()
-        time.sleep(2 * mpirun.ONE_SIGNAL)
+        time.sleep(2 * supervision.ONE_SIGNAL)
         process.send_signal(signal.SIGTERM)
         assert process.wait(LONG) == 1
 
@@ -184,7 +184,7 @@ def test_a_second_signal_ends_all(start, tmp_path):
     for _ in range(2):
         process.popen.send_signal(signal.SIGTERM)
         wait_for(lambda: "asked to stop" in process.output()[1], process.output)
-        time.sleep(2 * mpirun.ONE_SIGNAL)
+        time.sleep(2 * supervision.ONE_SIGNAL)
     # Ranks may stop in time, because they take signals within two seconds for one request.
     assert process.wait(60).code != 0
 
@@ -261,7 +261,7 @@ def test_threads_serve_all_cores_of_exact_tasks_unless_their_number_is_given(mon
 
 
 def test_auto_starts_no_rank_where_threads_serve(call, monkeypatch):
-    monkeypatch.setattr(mpirun, "supervise", lambda *_: pytest.fail("ranks were started"))
+    monkeypatch.setattr(supervision, "supervise", lambda *_: pytest.fail("ranks were started"))
     monkeypatch.setattr("evolve.cluster.cores.number_of_cores", lambda: 3)
     monkeypatch.setattr("evolve.training.experiment.share_of_cores", lambda: 3)
     for name, *words in (["run", *TINY, "--engine", "exact"], ["verify", "out"], ["evaluate", "out"]):
@@ -271,7 +271,7 @@ def test_auto_starts_no_rank_where_threads_serve(call, monkeypatch):
 
 def test_one_worker_needs_no_mpi(call, monkeypatch, absent):
     absent("mpi4py")
-    monkeypatch.setattr(mpirun, "find_launchers", lambda: iter(()))
+    monkeypatch.setattr(hosts, "find_launchers", lambda: iter(()))
     done = call("run", *TINY, "--workers", 1)
     assert (done.code, done.err.count("\n")) == (0, 1)
     assert "one process on " in done.err
@@ -296,7 +296,7 @@ def test_under_a_launcher_one_rank_says_so(command):
 
 def test_without_mpi4py_or_mpirun_they_are_refused(call, absent, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(mpirun, "find_launchers", lambda: iter(()))
+        patched.setattr(hosts, "find_launchers", lambda: iter(()))
         done = call("run", *TINY, "--workers", 2)
         assert (done.code, done.err.count("\n")) == (2, 2)
         assert f"mpirun: expected an MPI launcher, got none. Install it: pip install -e '{ROOT}[mpi]'." in done.err
@@ -356,7 +356,7 @@ def test_without_mpi4py_in_a_process_too(command):
 
 
 def test_help_and_settings_start_no_ranks(call, monkeypatch):
-    monkeypatch.setattr(mpirun, "supervise", lambda *_: pytest.fail("ranks were started"))
+    monkeypatch.setattr(supervision, "supervise", lambda *_: pytest.fail("ranks were started"))
     for answered in ("--help", "--settings", "--dry-run"):
         call("run", *TINY, "--workers", 2, answered).ok()
 

@@ -18,8 +18,8 @@ from conftest import LONG, environment
 
 from evolve.cluster import Transport, start, transport
 from evolve.cluster.cores import set_share, share_of_cores
-from evolve.cluster.mpirun import connect_seconds
 from evolve.cluster.start import LaunchedRank, StartWatch, launched_ranks
+from evolve.cluster.supervision import connect_seconds
 from evolve.errors import InputError, RunError
 
 HERE, THERE = "node1", "node2"
@@ -291,7 +291,7 @@ def test_a_parent_that_is_no_launcher_is_not_killed(monkeypatch):
 
 
 COUNT = """
-from evolve.cluster.mpirun import launched, started_by
+from evolve.cluster.supervision import launched, started_by
 print(launched().size, started_by())
 """
 

@@ -21,7 +21,7 @@ from evolve.cli.bench import measurements
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_start
 from evolve.cluster.cores import check_not_too_many
-from evolve.cluster.mpirun import mpirun_words
+from evolve.cluster.hosts import mpirun_words
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.display import table
 from evolve.environments.function_task import SLEEP

@@ -29,7 +29,7 @@ import numpy as np
 from evolve import environments
 from evolve.cli.app import App, StopFlag, freeze_objects, stdout_for_json
 from evolve.cluster import Coordinator, Transport
-from evolve.cluster.mpirun import mpirun_environment, mpirun_words, python_words
+from evolve.cluster.hosts import mpirun_environment, mpirun_words, python_words
 from evolve.config import Config, EnvOptions
 from evolve.environments import ENGINES, Recorder, Recording
 from evolve.errors import InputError, RunError, on_error, pluralize

@@ -1,19 +1,16 @@
-"""Finds mpirun on this machine, and supervises the ranks that mpirun starts."""
+"""Supervises the ranks that a launcher starts, and tells a rank by which launcher it was started."""
 
 import ctypes
 import fcntl
 import math
 import os
-import re
-import shlex
-import shutil
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,26 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from evolve.cluster.hosts import SSH_OPTIONS, Host, write_hostfile
-from evolve.errors import SOURCE, InputError, how_to_install, is_installed, one_line
-
-_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-_PASSED = (
-    "PATH", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "VIRTUAL_ENV",
-    "MPI4PY_LIBMPI",
-)  # fmt: skip
-_PASSED_GROUPS = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
-"""Open MPI must pass these variables, and variables with these prefixes, to ranks on other hosts."""
-MPI_PROBE = """
-import json, sys
-import mpi4py
-from mpi4py import MPI
-found = [MPI.COMM_WORLD.size, MPI.Get_library_version(), mpi4py.__version__]
-if MPI.COMM_WORLD.rank == 0:
-    print(sys.argv[1] + json.dumps(found), flush=True)
-"""
-"""A Python program that tests whether ranks find each other. Rank 0 prints one line: the program's argument and a JSON
-list. The list has the number of ranks, and the versions of the MPI library and of mpi4py."""
+from evolve.errors import InputError
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 EXIT_CODE = "EVOLVE_EXIT_CODE"
@@ -73,214 +51,8 @@ CHECK_EVERY = 1.0
 """Seconds between two checks of the launcher and of the exit code of rank 0."""
 ONE_SIGNAL = 0.25
 """Signals of one number within these seconds count as one: `timeout` signals its child, then the child's group."""
-_INTEL = "Intel MPI"
-_VERSIONS = {
-    "Open MPI": r"\(Open MPI\) (\S+)",
-    _INTEL: r"^Intel\(R\) MPI Library .*Version (\S+)",
-    "MPICH": r"^ *Version: *(\S+)",
-}
-"""Patterns that find the version of a library in the output of its launcher."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-
-
-@dataclass(frozen=True)
-class Launcher:
-    """An MPI launcher.
-
-    Attributes:
-        path: The path of the executable.
-        is_open_mpi: Whether the launcher belongs to Open MPI. Other launchers take the options of MPICH.
-        tolerant: Whether the launcher can continue a job that has lost ranks.
-        version: The name and the version of the library, such as "Open MPI 5.0.11", see `_library_version`.
-    """
-
-    path: str
-    is_open_mpi: bool
-    tolerant: bool
-    version: str = ""
-
-    @classmethod
-    def find(cls, ranks: int | str = "R") -> "Launcher":
-        """Return the first launcher of `find_launchers`. Raises InputError if there is none, or it does not answer.
-
-        ranks: The number of ranks, for the command that the error suggests in a SLURM job.
-        """
-        found = next(find_launchers(), None)
-        if found is None:
-            cure = how_to_install("mpi")
-            if "SLURM_JOB_ID" in os.environ:
-                cure += f" Or start the ranks by SLURM: srun --overcommit -n {ranks} python -m evolve.run …"
-            raise InputError("mpirun", "an MPI launcher", "none", cure)
-        # Intel MPI's mpirun is a shell script. It looks for the real launcher, mpiexec.hydra, in the PATH.
-        path = os.pathsep.join([str(Path(found).parent), os.environ.get("PATH", os.defpath)])
-        words, env = [found, "--version"], mpirun_environment() | {"PATH": path}
-        try:
-            said = subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60, env=env
-            ).stdout
-        except (OSError, subprocess.SubprocessError) as error:
-            raise InputError("mpirun", f"a version from {found} --version", one_line(error)) from None
-        version = _library_version(said)
-        if version.startswith(_INTEL):  # a signal would end the shell script, and leave the launcher running
-            found = shutil.which("mpiexec.hydra", path=path) or found
-        # Since version 5, a job of Open MPI survives the death of ranks if mpirun has the option `--with-ft ulfm`.
-        return cls(found, "Open MPI" in said, re.search(r"\(Open MPI\) ([5-9]|\d\d)", said) is not None, version)
-
-    def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
-        """Return the words of the command that starts ranks. There may be more ranks than cores.
-
-        If the launcher is tolerant, its job survives the death of ranks.
-
-        Args:
-            ranks: The number of ranks; 0 for the size of the allocation.
-            hosts: The hosts of the ranks; if empty, this machine or the allocation of its batch job.
-            folder: A directory for the hostfile.
-        """
-        words = [self.path, *self.more_ranks_than_cores()]
-        if self.tolerant:
-            words += ["--with-ft", "ulfm"]
-        if hosts:
-            file = folder / "hostfile"
-            write_hostfile(file, hosts, colon=not self.is_open_mpi)
-            words += ["--hostfile" if self.is_open_mpi else "-f", str(file)]
-        if ranks:
-            words += ["-n", str(ranks)]
-        if self.is_open_mpi:  # MPICH passes all environment variables to other hosts
-            # `evolve launch` and `Supervisor.run` set these later; CONNECT only if the number of ranks is known.
-            later = {EXIT_CODE, COMMAND, CONNECT} if ranks else {EXIT_CODE, COMMAND}
-            for name in sorted(os.environ.keys() | later):
-                if name in _PASSED or name.startswith(_PASSED_GROUPS):
-                    words += ["-x", name]
-        return words
-
-    def environment(self, ssh: Sequence[str], folder: Path) -> dict[str, str]:
-        """Return the environment for the launcher. It lets root start ranks, which Open MPI refuses otherwise.
-
-        ssh: The words of the command that reaches other hosts. If they are empty, the launcher reaches hosts in its own
-            way.
-        """
-        environment = mpirun_environment()
-        if not ssh:
-            return environment
-        agent = shlex.join([*ssh, *SSH_OPTIONS])
-        if self.is_open_mpi:
-            return environment | {"PRTE_MCA_plm_ssh_agent": agent}
-        script = folder / "ssh"  # Hydra's variable takes the path of a program, without arguments
-        script.write_text(f'#!/bin/sh\nexec {agent} "$@"\n')
-        script.chmod(0o700)
-        return environment | {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}
-
-    def more_ranks_than_cores(self) -> list[str]:
-        """Return the options that allow more ranks than cores, and leave the placement to the system."""
-        # By default, Open MPI refuses more ranks than cores. Open MPI and Intel MPI bind the ranks of two jobs to the
-        # same cores.
-        if self.is_open_mpi:
-            return ["--oversubscribe", "--bind-to", "none"]
-        user_pins = any(name.startswith("I_MPI_PIN") for name in os.environ)
-        return ["-genv", "I_MPI_PIN", "0"] if self.version.startswith(_INTEL) and not user_pins else []
-
-
-@dataclass(frozen=True)
-class GivenLauncher:
-    """A launcher command given by the user, such as SLURM's srun, in words."""
-
-    command: Sequence[str]
-
-    def words(self, ranks: int, _hosts: Sequence[Host], _folder: Path) -> list[str]:
-        """Return the words of the command. ranks: the number of ranks; 0 for the size of the allocation."""
-        return [*self.command, *(["-n", str(ranks)] if ranks else [])]
-
-    def environment(self, _ssh: Sequence[str], _folder: Path) -> dict[str, str]:
-        """Return the environment of the launcher."""
-        return mpirun_environment()
-
-
-def command_words(argument: str, command: str) -> list[str]:
-    """Return the words of a command of the user.
-
-    Raises InputError if they do not begin with a program, or if a quotation has no end.
-
-    argument: The option with the command, for the error.
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:  # a quotation without an end
-        raise InputError(argument, "a command with its arguments", f"{command!r} ({error})") from None
-    if not words or shutil.which(words[0]) is None:
-        raise InputError(argument, "a command that begins with a program of this machine", repr(command))
-    return words
-
-
-def check_start(argument: str) -> None:
-    """Raise InputError if ranks cannot start, because mpi4py or a directory for temporary files is missing.
-
-    The ranks themselves check whether mpi4py works. argument: The option that starts ranks, for the error.
-    """
-    if not is_installed("mpi4py"):
-        raise InputError(argument, "mpi4py", "ModuleNotFoundError: no module of this name", how_to_install("mpi"))
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError as error:  # all disks are full or read-only
-        cure = "Free disk space, or set TMPDIR to a directory on another disk."
-        raise InputError(argument, "a directory for temporary files", error.strerror, cure) from None
-
-
-def python_words() -> list[str]:
-    """Return the words that start Python so that it imports the evolve of this process.
-
-    By itself, `python -m` first looks into the current directory, which may hold another evolve, such as a clone.
-    """
-    try:
-        is_here = SOURCE.samefile(os.curdir)
-    except OSError:  # the current directory was removed
-        is_here = False
-    return [sys.executable] if is_here else [sys.executable, "-P"]
-
-
-def mpirun_words(ranks: int) -> list[str]:
-    """Return the words of an mpirun command that starts ranks on this machine. There may be more ranks than cores.
-
-    Raises InputError if there is no mpirun.
-    """
-    launcher = Launcher.find(ranks)
-    words = [launcher.path, *launcher.more_ranks_than_cores()]
-    if "SLURM_JOB_ID" in os.environ:  # else the launcher would use all nodes of the job
-        here = f"--host localhost:{ranks}" if launcher.is_open_mpi else "-launcher fork -hosts localhost"
-        words += here.split()
-    return [*words, "-n", str(ranks)]
-
-
-def mpirun_environment() -> dict[str, str]:
-    """Return the environment for mpirun. It lets root start ranks, which Open MPI refuses otherwise.
-
-    Open MPI also refuses to start without HOME, which a service of the system may lack.
-    """
-    found = os.environ | (dict.fromkeys(_ROOT, "1") if os.geteuid() == 0 else {})
-    with suppress(RuntimeError):  # the user has no home directory
-        found.setdefault("HOME", str(Path.home()))
-    return found
-
-
-def _library_version(said: str) -> str:
-    """Return the name and version of the library from a launcher's output; the first line if no pattern matches."""
-    for name, pattern in _VERSIONS.items():
-        if found := re.search(pattern, said, re.M):
-            return f"{name} {found[1]}"
-    return said.partition("\n")[0]
-
-
-def find_launchers() -> Iterator[str]:
-    """Yield paths of launchers: beside the library in MPI4PY_LIBMPI, then beside this Python, then in the PATH."""
-    # Ranks find each other only under the launcher of their library, so first look beside this library.
-    library = os.environ.get("MPI4PY_LIBMPI")
-    places = [Path(library).resolve().parent.parent / "bin"] if library else []
-    for path in [*places, Path(sys.executable).parent]:
-        if os.access(path / "mpirun", os.X_OK):
-            yield str(path / "mpirun")
-    for name in ("mpirun", "mpiexec"):
-        if found := shutil.which(name):
-            yield found
 
 
 @dataclass(frozen=True)
