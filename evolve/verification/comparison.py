@@ -24,8 +24,8 @@ from evolve.strategies import is_added
 from evolve.training import config_of, is_portable, reload
 from evolve.training.resume import CHAMPION_NORMALIZER
 from evolve.verification import logs, playing
-from evolve.verification.logs import EpisodeLog, FirstDifference, explain
-from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, manifest_texts
+from evolve.verification.logs import EpisodeLog, FirstDifference
+from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, explain, manifest_texts, refine
 
 _WHICH = "; `evolve verify --full` of each file tells which one"
 """The end of a reason that says that one of the two logs was changed."""
@@ -156,7 +156,7 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
         step, what = logs.first_different_step(_with_hashes(ours, our_play), _with_hashes(theirs, their_play))
         one, other = (str(run.path) for run in (a, b))
         sides = playing.side(one, ours, our_play, step), playing.side(other, theirs, their_play, step)
-    cause, why = explain(logs.refine(what, first.generation, unequal.manifests), step)
+    cause, why = explain(refine(what, first.generation, unequal.manifests), step)
     why += _WHICH if cause == "log" else ""
     keys = _different_settings(unequal)
     # Other seeds or settings explain every difference, so these two causes come before all others.

@@ -1,4 +1,4 @@
-"""Compares the logs of candidates and generations, and finds the cause of the first difference."""
+"""Compares the logs of candidates and generations, and finds the first difference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +18,7 @@ from evolve.store import Record, StoredRun
 from evolve.store.schema import columns_of
 from evolve.training import Experiment, Scores
 from evolve.training.fitness import Round, first_round, mean_metrics, next_round, round_limits
-from evolve.training.manifest import PORTABLE, USER_FUNCTION
 from evolve.training.resume import CHAMPION_NORMALIZER
-from evolve.verification.verdict import Cause
 
 _MIN_AGREEING_STEPS = 8
 """If this number of steps or more follow a difference, and all their hashes agree, a log was changed.
@@ -31,8 +29,6 @@ _TIMES = {"seconds", "busy_seconds", "environment_seconds", "episode_seconds"}
 _COMPARED_FIRST = {"returns", "lengths", "fingerprints", "genome_fingerprints", "trace_fingerprints", "digest"}
 _OTHER_COLUMNS = [name for name in columns_of(Record) if name not in _TIMES | _COMPARED_FIRST]
 """Genomes and episodes determine these columns. If nothing else differs, a record was changed."""
-_ALGEBRA = ("packages.numpy", "blas", "cpu", "cpu features")
-"""The entries of a manifest that decide the bits of a library's linear algebra."""
 
 
 @dataclass(frozen=True)
@@ -456,69 +452,3 @@ def num_champion_episodes(config: Config, record: Record) -> int:
     last_seen = max(np.flatnonzero(seen(record)[record.champion_candidate]), default=0)
     # A candidate plays whole rounds.
     return next(limit for limit in round_limits(config.racing, record.returns.shape[1]) if limit > last_seen)
-
-
-_REASONS: dict[Cause, dict[str, str]] = {
-    "configuration": {"shape": "the numbers of candidates or episodes differ"},
-    "random stream": {
-        "genome": "the strategy asked for other genomes",
-        "init": "these are not the initial genomes of seed {seed}",
-    },
-    "strategy": {
-        "algebra": "the strategy's linear algebra is not portable, so its genomes depend on the machine as well",
-        "function": "the fitness is a function of the user, and its code or arithmetic may differ here",
-        "added": "the strategy of another package asks for other genomes here, so its code or its version may differ",
-    },
-    "environment": {
-        "reset": "the observations of reset differ already: the environment differs, or its seed",
-        "observations": "the observations differ in step {step}; all earlier observations and actions are equal",
-        "end": "only one side has a step {step}; everything before is equal",
-        "late": "the episodes differ in step {step} or later, of which no hashes are kept",
-        "return": "observations and actions are equal, but not the return: the rewards differ, or the log does",
-        "metrics": "observations, actions and return are equal, but not a metric: info differs, or the log does",
-        "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
-        "held-out": "held-out episodes have different returns, or their log was changed",
-        "validation": "validation episodes have different returns, or their log or their settings were changed",
-        "digest": "the repeated run differs; the run file of the original, if it was kept, shows the first difference",
-        "spaces": "the environment has other spaces here, or the file was changed",
-    },
-    "network": {
-        "actions": "the actions differ in step {step}, though all observations so far are equal",
-        "last action": "the observations are equal, but not the actions",
-        "traces": "observations and actions are equal, but not the Hebbian traces after them",
-        "weights": "the stored genome is not the one that was evaluated: a weight or a connection was changed",
-    },
-    "log": {
-        "log": "the evaluations are equal, so their log was changed afterwards",
-        "changed": "equal digests prove equal genomes and episodes, so a log was changed afterwards",
-        "fitness": "the fitness follows from the returns, so the log was changed afterwards",
-        "portable": "this experiment has one digest everywhere, so the file was changed, or evolve works differently",
-    },
-}
-"""The kinds of differences that each cause explains, and the reason to assume this cause."""
-
-
-def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
-    """Return the cause of a kind of difference, and the reason to assume that cause."""
-    # Step 0 is the observation of reset, before the first action.
-    if what == "observations" and step == 0:
-        what = "reset"
-    cause = next(cause for cause, kinds in _REASONS.items() if what in kinds)
-    return cause, _REASONS[cause][what].format(step=step, seed=seed)
-
-
-def refine(what: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
-    """Return the kind of a difference, or another kind if the manifests of both sides explain the difference better.
-
-    - "function" replaces "log" if the fitness is a function of the user. Such a function does not explain different
-      genomes, because all fitness before them is equal.
-    - "algebra" replaces "genome" after generation 0, if two machines ran a strategy with linear algebra that is not
-      portable.
-    """
-    is_later_genome = what == "genome" and bool(generation)
-    if any(USER_FUNCTION in side.get("strategy", "") for side in manifests):
-        return "function" if what == "log" else what
-    one, other = manifests
-    is_portable = one.get("strategy", PORTABLE) == other.get("strategy", PORTABLE) == PORTABLE
-    are_alike = all(one.get(key) == other.get(key) for key in _ALGEBRA)
-    return "algebra" if is_later_genome and not is_portable and not are_alike else what

@@ -25,8 +25,8 @@ from evolve.store import HeldOut, Record, RunLog, Stored, StoredChampion, Stored
 from evolve.training.resume import RunState
 from evolve.training.stored import newest_champion
 from evolve.verification import logs, playing
-from evolve.verification.logs import CandidateLog, FirstDifference, explain
-from evolve.verification.verdict import HERE, Side, Verdict, manifest_texts
+from evolve.verification.logs import CandidateLog, FirstDifference
+from evolve.verification.verdict import HERE, Side, Verdict, explain, manifest_texts, refine
 
 _GENERATIONS_AT_ONCE = 200  # limits the memory for the results of their episodes
 _CONTRADICTIONS = {
@@ -332,7 +332,7 @@ class RunRepetition(_Repetition):
         if (key := difference.key) is None:
             if difference.what == "genome" and difference.generation == 0:
                 difference = replace(difference, what=self._kind_of_initial)
-            kind = logs.refine(difference.what, difference.generation, self._manifests)
+            kind = refine(difference.what, difference.generation, self._manifests)
             cause, why = explain(kind, None, self.run.header.seed)
             return replace(self._verdict(difference), cause=cause, why=why)
         generation, candidate, _ = key

@@ -1,4 +1,7 @@
-"""A `Verdict` says, as text, JSON or HTML, whether two runs are equal, or what their first difference is."""
+"""A `Verdict` says, as text, JSON or HTML, whether two runs are equal, or what their first difference is.
+
+`explain` names the cause of a kind of difference.
+"""
 
 import html
 import math
@@ -11,6 +14,7 @@ from pydantic import TypeAdapter
 
 from evolve.config import flatten
 from evolve.errors import sanitize
+from evolve.training.manifest import PORTABLE, USER_FUNCTION
 
 _MAX_VALUE = 48  # characters of a value in the table of manifests
 _MIN_WIDTH = 20  # the narrowest lines, in characters; a narrower terminal breaks lines itself
@@ -19,6 +23,8 @@ HERE = "this machine"
 """The name of the side that is a repetition."""
 ENGINE = "env.engine"
 """The only setting in which equal runs may differ, because two engines can play the same episodes."""
+_ALGEBRA = ("packages.numpy", "blas", "cpu", "cpu features")
+"""The entries of a manifest that decide the bits of a library's linear algebra."""
 
 
 def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
@@ -121,7 +127,7 @@ class Verdict:
         candidate: The candidate in this generation.
         episode: The episode of this candidate.
         step: The step of this episode. Step 0 is the observation of reset.
-        what: The kind of difference, such as "genome" or "actions", see `logs.explain`.
+        what: The kind of difference, such as "genome" or "actions", see `explain`.
         sides: The two runs; empty if a run and its repetition are equal.
         configuration: Triples (key, one value, other value) of the different settings, and of different seeds. Equal
             runs may differ in `ENGINE` only.
@@ -245,3 +251,69 @@ def manifest_texts(*manifests: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
 
 def _as_text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+_REASONS: dict[Cause, dict[str, str]] = {
+    "configuration": {"shape": "the numbers of candidates or episodes differ"},
+    "random stream": {
+        "genome": "the strategy asked for other genomes",
+        "init": "these are not the initial genomes of seed {seed}",
+    },
+    "strategy": {
+        "algebra": "the strategy's linear algebra is not portable, so its genomes depend on the machine as well",
+        "function": "the fitness is a function of the user, and its code or arithmetic may differ here",
+        "added": "the strategy of another package asks for other genomes here, so its code or its version may differ",
+    },
+    "environment": {
+        "reset": "the observations of reset differ already: the environment differs, or its seed",
+        "observations": "the observations differ in step {step}; all earlier observations and actions are equal",
+        "end": "only one side has a step {step}; everything before is equal",
+        "late": "the episodes differ in step {step} or later, of which no hashes are kept",
+        "return": "observations and actions are equal, but not the return: the rewards differ, or the log does",
+        "metrics": "observations, actions and return are equal, but not a metric: info differs, or the log does",
+        "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
+        "held-out": "held-out episodes have different returns, or their log was changed",
+        "validation": "validation episodes have different returns, or their log or their settings were changed",
+        "digest": "the repeated run differs; the run file of the original, if it was kept, shows the first difference",
+        "spaces": "the environment has other spaces here, or the file was changed",
+    },
+    "network": {
+        "actions": "the actions differ in step {step}, though all observations so far are equal",
+        "last action": "the observations are equal, but not the actions",
+        "traces": "observations and actions are equal, but not the Hebbian traces after them",
+        "weights": "the stored genome is not the one that was evaluated: a weight or a connection was changed",
+    },
+    "log": {
+        "log": "the evaluations are equal, so their log was changed afterwards",
+        "changed": "equal digests prove equal genomes and episodes, so a log was changed afterwards",
+        "fitness": "the fitness follows from the returns, so the log was changed afterwards",
+        "portable": "this experiment has one digest everywhere, so the file was changed, or evolve works differently",
+    },
+}
+"""The kinds of differences that each cause explains, and the reason to assume this cause."""
+
+
+def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
+    """Return the cause of a kind of difference, and the reason to assume that cause."""
+    # Step 0 is the observation of reset, before the first action.
+    if what == "observations" and step == 0:
+        what = "reset"
+    cause = next(cause for cause, kinds in _REASONS.items() if what in kinds)
+    return cause, _REASONS[cause][what].format(step=step, seed=seed)
+
+
+def refine(what: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
+    """Return the kind of a difference, or another kind if the manifests of both sides explain the difference better.
+
+    - "function" replaces "log" if the fitness is a function of the user. Such a function does not explain different
+      genomes, because all fitness before them is equal.
+    - "algebra" replaces "genome" after generation 0, if two machines ran a strategy with linear algebra that is not
+      portable.
+    """
+    is_later_genome = what == "genome" and bool(generation)
+    if any(USER_FUNCTION in side.get("strategy", "") for side in manifests):
+        return "function" if what == "log" else what
+    one, other = manifests
+    is_portable = one.get("strategy", PORTABLE) == other.get("strategy", PORTABLE) == PORTABLE
+    are_alike = all(one.get(key) == other.get(key) for key in _ALGEBRA)
+    return "algebra" if is_later_genome and not is_portable and not are_alike else what
