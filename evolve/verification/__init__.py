@@ -14,8 +14,16 @@ from dataclasses import replace
 from evolve.store import Stored
 from evolve.training import Experiment, config_of
 from evolve.verification.comparison import compare, compare_with_published, read_published
-from evolve.verification.playing import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
-from evolve.verification.repetition import RunRepetition, repetition, spot_check
+from evolve.verification.playing import (
+    EachStep,
+    Episode,
+    champion_episodes,
+    choose_episode,
+    make_engine,
+    play,
+    spot_check,
+)
+from evolve.verification.repetition import RunRepetition, repetition
 from evolve.verification.verdict import ENGINE, Verdict
 
 

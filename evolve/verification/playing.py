@@ -1,18 +1,22 @@
-"""Chooses episodes of a run, and plays an episode again in this process."""
+"""Chooses episodes of a run, and plays an episode again in this process.
+
+`spot_check` compares such an episode with its log, before a resumed run goes on.
+"""
 
 import logging
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 
 from evolve import environments, store
 from evolve.cluster import Watchdog
-from evolve.config import Config, EnvOptions
+from evolve.config import Config, EnvOptions, names_function
 from evolve.environments import Engine, Mode, Recorder, Recording
-from evolve.errors import EpisodeError, InputError, Setting, exception_line
+from evolve.errors import EpisodeError, InputError, Setting, Stopped, exception_line
 from evolve.genome import Genomes, candidate_digests, concatenate
 from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose
@@ -381,3 +385,65 @@ def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, i
         recorder.close()
     log = log_of_played(results, experiment.config.env.metrics).episode_log(0)
     return PlayedEpisode(recorder.running[0], log)
+
+
+class _LongerError(Exception):
+    """An episode goes on after the step in which it ended in the log."""
+
+
+def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[], str | None]) -> str | None:
+    """Play the first episode of the best candidate of the last generation. Return its difference from the log, or None.
+
+    If the episode failed in the log, a failure here counts as equal, unless the episode first takes more steps than in
+    the log. If the user forces environments to be reused, an episode cannot be repeated alone, so none is played.
+
+    Args:
+        run: The run file.
+        experiment: The experiment of the run.
+        stop_reason: Called in every step. Returns a reason to stop, or None.
+
+    Raises:
+        Stopped: `stop_reason` has returned a reason.
+        InputError: The environment cannot be made. Or a fitness function of the user cannot be imported, or no longer
+            gives the logged fitness.
+    """
+    # First check a fitness function of the user, because the check needs no episode.
+    generations = [run.num_generations - 1] if names_function(experiment.config.fitness) else []
+    if (changed := logs.fitness_difference(run, experiment, generations)) is not None:
+        expected = "a function that gives the fitness in the log"
+        cure = (
+            "Its code has changed, or this machine's arithmetic differs: restore the function. To resume nevertheless, "
+            "with a log that cannot be repeated: "
+        )
+        check = Setting("compute.check", False)
+        raise InputError("fitness", expected, changed.summary, cure, check, ".", where=f"resuming {run.path}")
+    if experiment.config.env.reuse is True:
+        return None
+    chosen = choose_episode(run, experiment)  # by default episode 0 of the last generation's champion
+    stored = logs.log_of_record(run.records[-1], chosen.candidate, episodes=1)
+
+    def each_step(step: int, _returned: float) -> None:
+        if (why := stop_reason()) is not None:
+            raise Stopped(f"stopped by {why}")
+        if step > stored.lengths[0]:
+            raise _LongerError
+
+    try:
+        with closing(make_engine(experiment, chosen)) as engine:
+            played = play(run, experiment, chosen, engine, each_step)
+    except _LongerError:
+        difference = f"goes on here after step {stored.lengths[0]}"
+    except EpisodeError as error:
+        difference = f"fails here: {exception_line(str(error))}"
+    else:
+        local_log = log_of_played(played, experiment.config.env.metrics)
+        failed = np.isnan(local_log.returns[0]) and np.isnan(stored.returns[0])
+        if failed or not logs.different_episodes(local_log, stored)[0]:
+            return None
+        here, log = local_log.episode_log(0), stored.episode_log(0)
+        # Return and length are equal, so observations, actions or metrics differ.
+        if here.summary == log.summary:
+            return f"generation {chosen.generation}, {logs.describe_difference(chosen.candidate, 0, here, log)}"
+        difference = f"has a return of {here.summary} here"
+    difference += f" (in the log {stored.episode_log(0).summary})"
+    return f"generation {chosen.generation}, candidate {chosen.candidate}, episode 0, which {difference}"

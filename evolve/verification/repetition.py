@@ -2,11 +2,10 @@
 
 `reevaluate` plays the episodes of champions again, and `rerun` repeats the whole run. Both stop at the first
 difference. A champion file has no log, so `reevaluate` plays its held-out episodes, and `rerun` compares the last
-digest. `spot_check` repeats a single episode, before a resumed run goes on.
+digest.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -17,7 +16,7 @@ import numpy as np
 from evolve import strategies, training
 from evolve.cluster import Coordinator, Transport
 from evolve.config import EarlyStopOptions, names_function
-from evolve.errors import EpisodeError, EvolveError, InputError, Setting, Stopped, exception_line, pluralize
+from evolve.errors import EvolveError, pluralize
 from evolve.genome import Genomes, candidate_digests, concatenate
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
@@ -412,65 +411,3 @@ class ChampionRepetition(_Repetition):
                 return self._verdict(FirstDifference("log", summary))
         verdict = self.reevaluate()
         return replace(verdict, summary=f"{verdict.summary}; digest {digest}") if verdict.equal else verdict
-
-
-class _LongerError(Exception):
-    """An episode goes on after the step in which it ended in the log."""
-
-
-def spot_check(run: StoredRun, experiment: training.Experiment, stop_reason: Callable[[], str | None]) -> str | None:
-    """Play the first episode of the best candidate of the last generation. Return its difference from the log, or None.
-
-    If the episode failed in the log, a failure here counts as equal, unless the episode first takes more steps than in
-    the log. If the user forces environments to be reused, an episode cannot be repeated alone, so none is played.
-
-    Args:
-        run: The run file.
-        experiment: The experiment of the run.
-        stop_reason: Called in every step. Returns a reason to stop, or None.
-
-    Raises:
-        Stopped: `stop_reason` has returned a reason.
-        InputError: The environment cannot be made. Or a fitness function of the user cannot be imported, or no longer
-            gives the logged fitness.
-    """
-    # First check a fitness function of the user, because the check needs no episode.
-    generations = [run.num_generations - 1] if names_function(experiment.config.fitness) else []
-    if (changed := logs.fitness_difference(run, experiment, generations)) is not None:
-        expected = "a function that gives the fitness in the log"
-        cure = (
-            "Its code has changed, or this machine's arithmetic differs: restore the function. To resume nevertheless, "
-            "with a log that cannot be repeated: "
-        )
-        check = Setting("compute.check", False)
-        raise InputError("fitness", expected, changed.summary, cure, check, ".", where=f"resuming {run.path}")
-    if experiment.config.env.reuse is True:
-        return None
-    chosen = playing.choose_episode(run, experiment)  # by default episode 0 of the last generation's champion
-    stored = logs.log_of_record(run.records[-1], chosen.candidate, episodes=1)
-
-    def each_step(step: int, _returned: float) -> None:
-        if (why := stop_reason()) is not None:
-            raise Stopped(f"stopped by {why}")
-        if step > stored.lengths[0]:
-            raise _LongerError
-
-    try:
-        with closing(playing.make_engine(experiment, chosen)) as engine:
-            played = playing.play(run, experiment, chosen, engine, each_step)
-    except _LongerError:
-        difference = f"goes on here after step {stored.lengths[0]}"
-    except EpisodeError as error:
-        difference = f"fails here: {exception_line(str(error))}"
-    else:
-        local_log = playing.log_of_played(played, experiment.config.env.metrics)
-        failed = np.isnan(local_log.returns[0]) and np.isnan(stored.returns[0])
-        if failed or not logs.different_episodes(local_log, stored)[0]:
-            return None
-        here, log = local_log.episode_log(0), stored.episode_log(0)
-        # Return and length are equal, so observations, actions or metrics differ.
-        if here.summary == log.summary:
-            return f"generation {chosen.generation}, {logs.describe_difference(chosen.candidate, 0, here, log)}"
-        difference = f"has a return of {here.summary} here"
-    difference += f" (in the log {stored.episode_log(0).summary})"
-    return f"generation {chosen.generation}, candidate {chosen.candidate}, episode 0, which {difference}"
