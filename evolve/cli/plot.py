@@ -15,7 +15,7 @@ from evolve.cli.app import App, StopFlag, launch, say
 from evolve.cli.parser import Parser, file_argument, which_of
 from evolve.display import table
 from evolve.errors import InputError, RunError, sanitize
-from evolve.store import reading
+from evolve.store import disk
 from evolve.store.disk import check_writable
 
 _LOOK_EVERY = 1.0  # seconds
@@ -154,7 +154,7 @@ def _time_of_change(path: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
-        raise InputError(str(path), "a run file", reading.why_missing(path)) from None
+        raise InputError(str(path), "a run file", disk.why_missing(path)) from None
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

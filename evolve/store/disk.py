@@ -1,4 +1,4 @@
-"""Writes files that survive a crash, and locks a run file against a second writer."""
+"""Checks that files can be written, writes files that survive a crash, and locks a run file against other writers."""
 
 import contextlib
 import errno
@@ -184,6 +184,43 @@ def _why(path: Path, error: OSError) -> str:
         parent = without_links(path).parent if path.is_symlink() else path.parent
         return f"{str(parent)!r} takes no files" if parent.is_dir() else f"no such directory {str(parent)!r}"
     return error.strerror or str(error)
+
+
+def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
+    """Return the error for a directory that cannot be written, also if the path is a file or a link to nothing."""
+    why: object = getattr(error, "strerror", None) or error
+    if isinstance(error, FileExistsError):
+        why = "it is a link to nothing" if path.is_symlink() and not path.exists() else "it is a file"
+    return InputError("output.directory", "a directory that can be written", f"{path} ({why})")
+
+
+def check_can_begin(path: Path) -> None:
+    """Raise InputError unless the directory of a run file can be written, or created. Writes nothing."""
+    # `exists` is False for a link to nothing, but `mkdir` cannot create a directory there.
+    nearest = next(parent for parent in path.absolute().parents if exists(parent) or parent.is_symlink())
+    if not nearest.is_dir():
+        raise unwritable_directory(nearest, FileExistsError())
+    if not os.access(nearest, os.W_OK):
+        raise unwritable_directory(nearest, PermissionError("no permission to write"))
+
+
+def exists(path: Path) -> bool:
+    """Return whether a file or a directory is there. Raises InputError if the system cannot tell."""
+    try:
+        return path.exists()
+    except (OSError, ValueError) as error:
+        raise unwritable_directory(path, error) from None
+
+
+def why_missing(path: Path) -> str:
+    """Return the reason if the system finds nothing at a path, such as "no such file"; otherwise ""."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "no such file"
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
 
 
 def check_unlocked(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reads run files. They may come from strangers, so everything is checked before memory is taken."""
+"""Finds and reads run files. They may come from strangers, so everything is checked before memory is taken."""
 
 import errno
 import fnmatch
@@ -25,7 +25,7 @@ from evolve.genome import Genomes
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import check_shape
 from evolve.store import schema
-from evolve.store.disk import NO_LOCKS, flush_before_reading
+from evolve.store.disk import NO_LOCKS, exists, flush_before_reading, why_missing
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRun
 
 _LOG = logging.getLogger("evolve")
@@ -292,43 +292,6 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
         raise ValueError("evaluation/returns: empty, or of no champion")
     if len(held_out.weights) != num_weights:
         raise ValueError("evaluation/weights: not of the champions' size")
-
-
-def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
-    """Return the error for a directory that cannot be written, also if the path is a file or a link to nothing."""
-    why: object = getattr(error, "strerror", None) or error
-    if isinstance(error, FileExistsError):
-        why = "it is a link to nothing" if path.is_symlink() and not path.exists() else "it is a file"
-    return InputError("output.directory", "a directory that can be written", f"{path} ({why})")
-
-
-def check_can_begin(path: Path) -> None:
-    """Raise InputError unless the directory of a run file can be written, or created. Writes nothing."""
-    # `exists` is False for a link to nothing, but `mkdir` cannot create a directory there.
-    nearest = next(parent for parent in path.absolute().parents if exists(parent) or parent.is_symlink())
-    if not nearest.is_dir():
-        raise unwritable_directory(nearest, FileExistsError())
-    if not os.access(nearest, os.W_OK):
-        raise unwritable_directory(nearest, PermissionError("no permission to write"))
-
-
-def exists(path: Path) -> bool:
-    """Return whether a file or a directory is there. Raises InputError if the system cannot tell."""
-    try:
-        return path.exists()
-    except (OSError, ValueError) as error:
-        raise unwritable_directory(path, error) from None
-
-
-def why_missing(path: Path) -> str:
-    """Return the reason if the system finds nothing at a path, such as "no such file"; otherwise ""."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return "no such file"
-    except (OSError, ValueError) as error:
-        return getattr(error, "strerror", None) or str(error)
-    return ""
 
 
 def is_empty(path: Path) -> bool:

@@ -20,7 +20,7 @@ from evolve.errors import InputError, RunError, Setting, on_error, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.store import disk, schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
-from evolve.store.reading import check_free, read, unwritable_directory
+from evolve.store.reading import check_free, read
 from evolve.store.schema import LARGEST_CHUNK, Checkpoint, Column, Header, HeldOut, Record, RunLog, metric_column
 
 # The interval between two flushes is 200 times the duration of the last flush, so flushes take 0.5 % of a run. But a
@@ -324,14 +324,14 @@ def create(path: Path, header: Header) -> RunFile:
         file = RunFile(path, header, lock=Lock(path))
     # ValueError: the path has a null character.
     except (OSError, ValueError) as error:
-        raise unwritable_directory(path.parent, error) from None
+        raise disk.unwritable_directory(path.parent, error) from None
     with on_error(file.close):
         # Check again, because another process may have created the file before this process took the lock.
         check_free(path, file.lock.is_effective)
         try:
             file.flush()
         except RunError as error:
-            raise unwritable_directory(path, error.__cause__) from None
+            raise disk.unwritable_directory(path, error.__cause__) from None
     return file
 
 
@@ -343,7 +343,7 @@ def replace(path: Path, header: Header) -> RunFile:
     try:
         return RunFile(path, header, lock=Lock(path), replaces=True)
     except OSError as error:
-        raise unwritable_directory(path.parent, error) from None
+        raise disk.unwritable_directory(path.parent, error) from None
 
 
 def reopen(path: Path) -> RunFile:

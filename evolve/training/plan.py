@@ -26,7 +26,7 @@ from evolve.errors import InputError, Setting
 from evolve.genome import Genomes, one_genome
 from evolve.numerics import restore_ieee
 from evolve.numerics.hashing import MAX_HASHED_STEPS
-from evolve.store import Start, Stored, StoredRun, reading, schema
+from evolve.store import Start, Stored, StoredRun, disk, reading, schema
 from evolve.training.experiment import (
     Experiment,
     PlannedRun,
@@ -101,9 +101,9 @@ def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> R
     """
     store.check_unlocked(run.path)
     # A run file without a generation may be replaced at once, as in `check_and_create_runs`.
-    if not reading.exists(run.path) or (not resume and reading.is_empty(run.path)):
+    if not disk.exists(run.path) or (not resume and reading.is_empty(run.path)):
         validate_new_run(run.experiment)
-        reading.check_can_begin(run.path)
+        disk.check_can_begin(run.path)
         return RunPreview(run, "begin")
     if not (resume or overwrite):
         raise reading.already_exists(run.path)

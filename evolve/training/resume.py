@@ -17,7 +17,7 @@ from evolve.errors import EpisodeError, InputError, Setting, Stopped, on_error, 
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import Moments
 from evolve.shapes import Float32, check_shape
-from evolve.store import Header, RunFile, RunLog, Stored, StoredRun, reading
+from evolve.store import Header, RunFile, RunLog, Stored, StoredRun, disk, reading
 from evolve.strategies import STRATEGIES, Strategy, is_added
 from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
 from evolve.training.fitness import fitness_function
@@ -193,9 +193,9 @@ def check_and_create_runs(
     """
     new = []
     for run in runs:
-        if resume and reading.exists(run.path):
+        if resume and disk.exists(run.path):
             _check_continuation(run, spot_check)
-        elif overwrite and reading.exists(run.path) and not reading.is_empty(run.path):
+        elif overwrite and disk.exists(run.path) and not reading.is_empty(run.path):
             # Reopening raises InputError if another process holds the lock, or if the file is not a run file.
             with closing(store.reopen(run.path)) as file:
                 _check_not_being_written(file)
@@ -236,7 +236,7 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
     file = store.replace(run.path, _header(run, transport))
     with on_error(file.close):
         # Raises InputError for a file that is no longer a run file. The first flush would replace that file.
-        if reading.exists(run.path):
+        if disk.exists(run.path):
             store.read(run.path)
     return file
 

@@ -22,7 +22,7 @@ from evolve.errors import InputError, check_whole, pluralize
 from evolve.genome import Block, Genomes
 from evolve.networks import NETWORKS
 from evolve.shapes import Float32
-from evolve.store import Start, Stored, StoredChampion, StoredRun, reading
+from evolve.store import Start, Stored, StoredChampion, StoredRun, disk
 from evolve.training.experiment import Experiment, PlannedRun, config_of, prepare, prepare_policy, unknown_settings
 from evolve.training.resume import RunState, champion_normalizer, changed_sizes, restore, restore_moments
 
@@ -324,7 +324,7 @@ def with_start(run: PlannedRun, resume: bool = False, source: Source | None = No
         _check_frozen(experiment, None)
         return run
     # A resumed run has the genome in its own file, even if the source has changed or is missing.
-    found = _start_in_file(run, wanted) if resume and reading.exists(run.path) else None
+    found = _start_in_file(run, wanted) if resume and disk.exists(run.path) else None
     if found is None:
         start = _load(wanted, source, experiment, run.seed)
         found = wanted.model_copy(update={"digest": start.digest}), start
@@ -359,7 +359,7 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
         # If the path is a directory, each seed takes its own run file in it.
         if os.path.isdir(path):
             path = _run_of_seed(path, seed)
-        elif reading.why_missing(path) == "no such file":  # reading the file reports other reasons
+        elif disk.why_missing(path) == "no such file":  # reading the file reports other reasons
             raise InputError("start_from", "a run file, its directory or a champion file", f"{path}: no such file")
         source = store.read_any(path)
     match source:

@@ -25,7 +25,7 @@ from evolve import store
 from evolve.config import EnvOptions, parse
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes, SelectedGenomes
-from evolve.store import reading, schema, writing
+from evolve.store import disk, reading, schema, writing
 from evolve.store.disk import DeferredErrorFile, atomic_write
 from evolve.store.schema import LETTERS
 
@@ -336,7 +336,7 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
 
 def test_a_link_to_nothing_in_place_of_the_directory_is_refused(tmp_path):
     (tmp_path / "link").symlink_to("nowhere")
-    for begin in (reading.check_can_begin, lambda path: store.create(path, header())):
+    for begin in (disk.check_can_begin, lambda path: store.create(path, header())):
         with pytest.raises(InputError, match=r"^output\.directory: .*link \(it is a link to nothing\)"):
             begin(store.path_of(tmp_path / "link", 1))
 
