@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evolve import networks, strategies
+    from evolve.analysis.exhibits import RunComparison
     from evolve.analysis.generations import Evaluation, Generation
     from evolve.analysis.policy import Policy
     from evolve.analysis.runs import ChampionFile, Run
-    from evolve.api import RunComparison, Sweep, compare, iterate, load, sweep, train
+    from evolve.api import Sweep, compare, iterate, load, sweep, train
     from evolve.config import Config
     from evolve.environments import register_task
     from evolve.errors import EpisodeError, EvolveError, InputError, RunError, Stopped

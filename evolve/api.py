@@ -1,4 +1,4 @@
-"""The Python interface: functions such as `train`, `iterate` and `load`, and the classes of their results.
+"""The Python interface: functions such as `train`, `iterate` and `load`, and the runs of a sweep.
 
 Under `mpirun -n R python script.py` every rank calls the same functions and gets the same results. Rank 0 coordinates;
 the other ranks play episodes. With `workers`, the process of the script starts such ranks itself. The process receives
@@ -21,7 +21,8 @@ from typing import Any, overload
 import numpy as np
 
 from evolve import store
-from evolve.analysis import comparison, exhibits, figures, run_groups, statistics
+from evolve.analysis import statistics
+from evolve.analysis.exhibits import RunComparison
 from evolve.analysis.generations import Evaluation, Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.policy import Policy
 from evolve.analysis.progress import heading
@@ -43,55 +44,6 @@ from evolve.verification.verdict import html_rows
 _LOG = logging.getLogger("evolve")
 _MAX_SENT_BYTES = 2**29
 """Rank 0 sends smaller run files to the other ranks. The other ranks read larger run files from the disk."""
-
-
-class RunComparison(exhibits.Picture):
-    """Experiments side by side: the scores of their seeds, means with intervals, and tests against the best experiment.
-
-    Args:
-        runs: The runs. Runs that differ only in their seeds are one experiment.
-        metric: The metric that gives the scores of seeds, see `compare`.
-    """
-
-    def __init__(self, runs: Sequence[store.StoredRun], metric: str | None = None) -> None:
-        self._runs = runs
-        groups, notes = run_groups.deduplicate_seeds(run_groups.begun_groups(runs))
-        self._ranking = comparison.compare_groups(groups, metric)
-        self.notes = (*self._ranking.notes, *notes)
-        """Remarks on runs that were left out or not evaluated, and on tests that cannot be made."""
-        title = f"{pluralize(len(groups), 'experiment')}, {self._ranking.score}"
-        super().__init__(figures.draw_comparison(self._ranking), title)
-
-    def table(self) -> dict[str, list[Any]]:
-        """Return columns with an entry for each experiment, best first (`pandas.DataFrame(comparison.table())`).
-
-        `low` and `high` are the 95 % interval of the mean over seeds. `p` is from the two-sided rank test against the
-        best experiment, with Holm's correction. `effect` is the probability that a seed has a higher score than a seed
-        of the best experiment (A of Vargha and Delaney). All four are NaN with too few seeds; `p` and `effect` are also
-        NaN for the best experiment, and without a test (`notes` has the reason). `p` is a little too small, because the
-        same scores choose the best experiment and test it.
-        """
-        rows = self._ranking.rows
-        intervals = [row.interval or (np.nan, np.nan) for row in rows]
-        return {
-            "experiment": [row.name for row in rows],
-            "environment": [row.env for row in rows],
-            "seeds": [len(row.scores) for row in rows],
-            "mean": [row.mean for row in rows],
-            "low": [low for low, _ in intervals],
-            "high": [high for _, high in intervals],
-            "p": [np.nan if row.p is None else row.p for row in rows],
-            "effect": [np.nan if row.effect is None else row.effect for row in rows],
-            "best": [row.best for row in rows],
-        }
-
-    def curves(self, over: str = "generation", load: bool = False) -> exhibits.Picture:
-        """Return the curves of the experiments in one picture. The arguments are the same as of `Run.plot`."""
-        return exhibits.plot(self._runs, over, load)
-
-    def report(self, quick: bool = False) -> exhibits.Page:
-        """Return a page about all runs, see `Run.report`."""
-        return exhibits.report(self._runs, script_ranks(), quick)
 
 
 class Sweep(Sequence[Run]):

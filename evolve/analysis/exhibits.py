@@ -1,4 +1,4 @@
-"""Pictures, films and pages of runs. A notebook shows these objects, and a script saves them.
+"""Pictures, films, pages and comparisons of runs. A notebook shows these objects, and a script saves them.
 
 They belong to the Python interface. The packages `figures`, `video` and `html` draw. They import matplotlib, PyAV and
 Jinja2 when an exhibit is made.
@@ -16,12 +16,14 @@ import numpy as np
 from evolve import environments, verification
 from evolve.analysis import figures, html, video
 from evolve.analysis.champion import champion_to_draw, chosen_champion, mean_traces, typical_episode
+from evolve.analysis.comparison import compare_groups
 from evolve.analysis.generations import pack, unpack
 from evolve.analysis.run_groups import begun_groups, by_machine, deduplicate_seeds
+from evolve.analysis.script_runs import script_ranks
 from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
-from evolve.errors import InputError, check_flag, check_path, check_whole
+from evolve.errors import InputError, check_flag, check_path, check_whole, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.store import Stored, StoredRun, check_begun
 from evolve.store.disk import check_writable, write_output
@@ -265,3 +267,52 @@ def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
 
     title = ", ".join(dict.fromkeys(group.label for group in groups))
     return Page(ranks.call(work).decode(), f"report on {title}")
+
+
+class RunComparison(Picture):
+    """Experiments side by side: the scores of their seeds, means with intervals, and tests against the best experiment.
+
+    Args:
+        runs: The runs. Runs that differ only in their seeds are one experiment.
+        metric: The metric that gives the scores of seeds, see `evolve.compare`.
+    """
+
+    def __init__(self, runs: Sequence[StoredRun], metric: str | None) -> None:
+        self._runs = runs
+        groups, notes = deduplicate_seeds(begun_groups(runs))
+        self._ranking = compare_groups(groups, metric)
+        self.notes = (*self._ranking.notes, *notes)
+        """Remarks on runs that were left out or not evaluated, and on tests that cannot be made."""
+        title = f"{pluralize(len(groups), 'experiment')}, {self._ranking.score}"
+        super().__init__(figures.draw_comparison(self._ranking), title)
+
+    def table(self) -> dict[str, list[Any]]:
+        """Return columns with an entry for each experiment, best first (`pandas.DataFrame(comparison.table())`).
+
+        `low` and `high` are the 95 % interval of the mean over seeds. `p` is from the two-sided rank test against the
+        best experiment, with Holm's correction. `effect` is the probability that a seed has a higher score than a seed
+        of the best experiment (A of Vargha and Delaney). All four are NaN with too few seeds; `p` and `effect` are also
+        NaN for the best experiment, and without a test (`notes` has the reason). `p` is a little too small, because the
+        same scores choose the best experiment and test it.
+        """
+        rows = self._ranking.rows
+        intervals = [row.interval or (np.nan, np.nan) for row in rows]
+        return {
+            "experiment": [row.name for row in rows],
+            "environment": [row.env for row in rows],
+            "seeds": [len(row.scores) for row in rows],
+            "mean": [row.mean for row in rows],
+            "low": [low for low, _ in intervals],
+            "high": [high for _, high in intervals],
+            "p": [np.nan if row.p is None else row.p for row in rows],
+            "effect": [np.nan if row.effect is None else row.effect for row in rows],
+            "best": [row.best for row in rows],
+        }
+
+    def curves(self, over: str = "generation", load: bool = False) -> Picture:
+        """Return the curves of the experiments in one picture. The arguments are the same as of `Run.plot`."""
+        return plot(self._runs, over, load)
+
+    def report(self, quick: bool = False) -> Page:
+        """Return a page about all runs, see `Run.report`."""
+        return report(self._runs, script_ranks(), quick)
