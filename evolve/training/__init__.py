@@ -10,8 +10,15 @@ from evolve.errors import import_on_demand
 
 if TYPE_CHECKING:
     from evolve.training.experiment import Experiment, config_of, load_config, prepare, validate_new_run
-    from evolve.training.fitness import Scores, evaluate_population, recorded_limit, with_recorded_limit
-    from evolve.training.loop import evaluate_champion, held_out, iterate, validation_returns
+    from evolve.training.fitness import Scores, evaluate_population
+    from evolve.training.loop import (
+        evaluate_champion,
+        held_out,
+        iterate,
+        recorded_limit,
+        validation_returns,
+        with_recorded_limit,
+    )
     from evolve.training.manifest import is_portable, make_manifest
     from evolve.training.resume import restore
     from evolve.training.rollouts import make_rollout
@@ -22,8 +29,8 @@ __getattr__ = import_on_demand(
     __name__,
     {
         "experiment": "Experiment config_of load_config prepare validate_new_run",
-        "fitness": "Scores evaluate_population with_recorded_limit recorded_limit",
-        "loop": "evaluate_champion held_out iterate validation_returns",
+        "fitness": "Scores evaluate_population",
+        "loop": "evaluate_champion held_out iterate recorded_limit validation_returns with_recorded_limit",
         "manifest": "is_portable make_manifest",
         "resume": "restore",
         "rollouts": "make_rollout",

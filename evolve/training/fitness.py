@@ -5,9 +5,8 @@ function is the mean. Mean and quantiles use exactly rounded operations in a fix
 every machine. Rank 0 alone imports and calls a function of the user. Such a function may have other bits on another
 machine.
 
-The step limit of episodes may depend on the generation, and on the episode lengths of the previous one. A race drops
-the worst candidates after a few episodes, so that the others can play more. A population that grows adds candidates
-until the generation has enough steps.
+A race drops the worst candidates after a few episodes, so that the others can play more. A population that grows adds
+candidates until the generation has enough steps.
 """
 
 import importlib
@@ -15,7 +14,7 @@ import inspect
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve import environments, rollouts
+from evolve import rollouts
 from evolve.cluster import Coordinator
 from evolve.config import Config, RacingOptions, names_function, quantile_of
 from evolve.errors import FAILURES, InputError, RunError, Setting, describe, one_line
@@ -33,7 +32,6 @@ from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, ResultsCollector
 from evolve.shapes import Bool, Float32, Float64, Int32, read_only
-from evolve.store.schema import Record
 from evolve.strategies import ranking
 
 if TYPE_CHECKING:
@@ -253,46 +251,6 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
     cure = f"Put it into a module, such as {file}, because another process has to import it to resume or to verify: "
     alone = " For this process alone, gymnasium.register gives it a name." if key == "env" else ""
     raise InputError(key, expected, found, cure, Setting(key, example), f".{alone}")
-
-
-def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:
-    """Return the step limit of the episodes of a generation; None if only the environment limits them.
-
-    previous: [P, E], the episode lengths of the previous generation; 0 if not played. None in generation 0.
-    """
-    limits = []
-    if config.early_max_episode_steps is not None and generation < config.early_generations:
-        limits.append(config.early_max_episode_steps)
-    if config.episode_cap is not None and previous is not None and previous.any():
-        played = previous[previous > 0]
-        # A sum of integers is exact, so every machine computes the same limit.
-        mean_length = int(played.sum(dtype=np.int64)) / len(played)
-        limits.append(max(1, math.ceil(config.episode_cap * mean_length)))
-    if not limits:
-        return None
-    # Lengths of episodes are int32.
-    usual = environments.max_episode_steps(config.env) or 2**31 - 1
-    return min(*limits, usual)
-
-
-def with_step_limit(experiment: "Experiment", generation: int, previous: Record | None) -> "Experiment":
-    """Return an experiment with the step limit of a generation. previous: the record of the previous generation."""
-    config = experiment.config
-    limit = step_limit(config, generation, None if previous is None else previous.lengths)
-    if limit is None:
-        return experiment
-    env = config.env.model_copy(update={"max_episode_steps": limit})
-    return replace(experiment, config=config.model_copy(update={"env": env}))
-
-
-def with_recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> "Experiment":
-    """Return an experiment with the step limit of a generation. records: of the run, at least all earlier ones."""
-    return with_step_limit(experiment, generation, records[generation - 1] if generation else None)
-
-
-def recorded_limit(experiment: "Experiment", records: Sequence[Record], generation: int) -> int | None:
-    """Return the `step_limit` of a generation. records: of the run, at least all earlier ones."""
-    return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,31 @@
-"""The loop of training (ask → evaluate → tell → record), and the evaluation of champions on separate episodes."""
+"""The loop of training (ask → evaluate → tell → record), and the evaluation of champions on separate episodes.
 
+The step limit of episodes may depend on the generation, and on the episode lengths of the previous one.
+"""
+
+import math
 import time
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from evolve import environments
 from evolve.cluster import Coordinator
 from evolve.cluster.cores import usable_memory
+from evolve.config import Config
 from evolve.errors import InputError, RunError
 from evolve.genome import DIGEST_START, GenomeDescriptions, Genomes, GenomeSource, candidate_digests, chain_digest
 from evolve.numerics import ordered_sum, restore_ieee
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EpisodeBatch, Moments, PopulationResults, generation_keys
-from evolve.shapes import Float32, Float64, Int64
+from evolve.shapes import Float32, Float64, Int32, Int64
 from evolve.store import HeldOut, Record, RunLog, Stored
 from evolve.strategies import best_candidate
 from evolve.training.experiment import Experiment
-from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics, with_step_limit
+from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics
 from evolve.training.resume import CHAMPION_NORMALIZER, champion_normalizer, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
 from evolve.training.stored import GenomeChoice, final_champion
@@ -151,6 +157,46 @@ class _Run:
         restore_ieee()  # the script had the last generation
         known = self.champion_normalizer
         return self.shared.strategy.champion(self.shared.state), self._normalizer() if known is None else known
+
+
+def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:
+    """Return the step limit of the episodes of a generation; None if only the environment limits them.
+
+    previous: [P, E], the episode lengths of the previous generation; 0 if not played. None in generation 0.
+    """
+    limits = []
+    if config.early_max_episode_steps is not None and generation < config.early_generations:
+        limits.append(config.early_max_episode_steps)
+    if config.episode_cap is not None and previous is not None and previous.any():
+        played = previous[previous > 0]
+        # A sum of integers is exact, so every machine computes the same limit.
+        mean_length = int(played.sum(dtype=np.int64)) / len(played)
+        limits.append(max(1, math.ceil(config.episode_cap * mean_length)))
+    if not limits:
+        return None
+    # Lengths of episodes are int32.
+    usual = environments.max_episode_steps(config.env) or 2**31 - 1
+    return min(*limits, usual)
+
+
+def with_step_limit(experiment: Experiment, generation: int, previous: Record | None) -> Experiment:
+    """Return an experiment with the step limit of a generation. previous: the record of the previous generation."""
+    config = experiment.config
+    limit = step_limit(config, generation, None if previous is None else previous.lengths)
+    if limit is None:
+        return experiment
+    env = config.env.model_copy(update={"max_episode_steps": limit})
+    return replace(experiment, config=config.model_copy(update={"env": env}))
+
+
+def with_recorded_limit(experiment: Experiment, records: Sequence[Record], generation: int) -> Experiment:
+    """Return an experiment with the step limit of a generation. records: of the run, at least all earlier ones."""
+    return with_step_limit(experiment, generation, records[generation - 1] if generation else None)
+
+
+def recorded_limit(experiment: Experiment, records: Sequence[Record], generation: int) -> int | None:
+    """Return the `step_limit` of a generation. records: of the run, at least all earlier ones."""
+    return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
 def generation_record(

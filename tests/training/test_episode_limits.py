@@ -12,7 +12,7 @@ from evolve.config import Config, EnvOptions, parse
 from evolve.environments import gymnasium_engine
 from evolve.errors import InputError
 from evolve.training.experiment import prepare, validate_new_run
-from evolve.training.fitness import step_limit
+from evolve.training.loop import step_limit
 
 WORDS = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 18, "--strategy", "openai-es", "--set",
          "strategy.sigma=0.5", "--set", "held_out_episodes=3", "--set", "output.genomes=all", "--set",
