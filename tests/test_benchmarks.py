@@ -555,9 +555,7 @@ def test_gpu_finds_bits_that_differ(gpu_bench, monkeypatch):
     monkeypatch.setattr(
         episodes,
         "rollout_of",
-        lambda config: made(
-            config.model_copy(update={"compute": config.compute.model_copy(update={"backend": "native"})})
-        ),
+        lambda config: made(config.with_section("compute", backend="native")),
     )
     pair = "CartPole-v1", {"name": "mlp", "hidden": [4]}, 5, 4, 30, 8
     assert episodes.differing(*pair)["differing"] == 0

@@ -168,7 +168,7 @@ def _without_seed(config: Config, seed: int) -> Config:
     elif path.suffix in (".h5", ".champion"):  # all seeds began with one file
         return config
     # `path` is a directory. Each seed began with its own file there, so the seeds have different digests.
-    return config.model_copy(update={"start_from": start.model_copy(update={"file": str(path), "digest": None})})
+    return config.with_section("start_from", file=str(path), digest=None)
 
 
 def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]]:

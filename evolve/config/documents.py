@@ -170,7 +170,7 @@ def experiments(table: Table, title: str) -> list[Config]:
         if name:
             directory = str(Path(config.output.directory or f"runs/{title}") / name)
             _check_utf8("output.directory", directory)  # the title is the name of a file, which may have any bytes
-            config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
+            config = config.with_section("output", directory=directory)
         configs.append(config)
     return configs
 

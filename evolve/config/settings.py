@@ -333,6 +333,10 @@ class Config(Options):
         """Return whether two otherwise equal experiments play the same held-out episodes."""
         return self.in_evaluation().env == other.in_evaluation().env
 
+    def with_section(self, section: str, **changes: Any) -> "Config":
+        """Return this experiment with other settings in a section, which are not validated."""
+        return self.model_copy(update={section: getattr(self, section).model_copy(update=changes)})
+
     def with_env(self, env: EnvOptions) -> "Config":
         """Return this experiment with another environment for all episodes, including held-out episodes."""
         return self.model_copy(update={"env": env, "evaluation_max_episode_steps": None, "evaluation_randomize": None})

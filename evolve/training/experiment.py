@@ -108,7 +108,7 @@ class Experiment:
         """Return the configuration for a back end, with the number of slots on that back end."""
         slots = self.device_slots if backend(chosen) == "cupy" else None
         changed = {"backend": chosen} | ({} if slots is None else {"slots": slots})
-        return self.config.model_copy(update={"compute": self.config.compute.model_copy(update=changed)})
+        return self.config.with_section("compute", **changed)
 
     def in_evaluation(self) -> "Experiment":
         """Return this experiment with the environment of its validation and held-out episodes."""
@@ -174,7 +174,7 @@ def _warn(warning: str | None) -> None:
 def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     _check_randomized(config)
     # The id of the engine includes the version of the environment, which belongs into the run file.
-    complete = _with_options(config.model_copy(update={"env": config.env.model_copy(update={"id": engine.id})}))
+    complete = _with_options(config.with_section("env", id=engine.id))
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
     slots, hangs = config.compute.slots, False
     if slots is None:
@@ -182,7 +182,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
             slots = _suggested_slots(config, network, engine.suggested_slots())
         except EpisodeTimeout:  # training will hang, too, and report it
             slots, hangs = _SLOTS_IF_HANGING, True
-    complete = complete.model_copy(update={"compute": config.compute.model_copy(update={"slots": slots})})
+    complete = complete.with_section("compute", slots=slots)
     _check_size(complete, network)
     _check_observed(config, engine.observation_size)
     if config.normalizer_generations is not None and not config.normalize_observations:

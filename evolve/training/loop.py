@@ -185,8 +185,7 @@ def with_step_limit(experiment: Experiment, generation: int, previous: Record | 
     limit = step_limit(config, generation, None if previous is None else previous.lengths)
     if limit is None:
         return experiment
-    env = config.env.model_copy(update={"max_episode_steps": limit})
-    return replace(experiment, config=config.model_copy(update={"env": env}))
+    return replace(experiment, config=config.with_section("env", max_episode_steps=limit))
 
 
 def with_recorded_limit(experiment: Experiment, records: Sequence[Record], generation: int) -> Experiment:

@@ -104,8 +104,7 @@ def repetition(
 ) -> "RunRepetition | ChampionRepetition":
     """Return the repetition of a run file or a champion file on the ranks of a transport."""
     # A failure here must not end the repetition, because the log may have the same failure.
-    env = experiment.config.env.model_copy(update={"on_failure": "worst"})
-    experiment = replace(experiment, config=experiment.config.model_copy(update={"env": env}))
+    experiment = replace(experiment, config=experiment.config.with_section("env", on_failure="worst"))
     local_manifest = training.make_manifest(experiment, transport)
     if isinstance(run, StoredRun):
         return RunRepetition(run, experiment, coordinator, local_manifest)

@@ -119,7 +119,7 @@ def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experime
     env = experiment.config.env
     if env.engine != "envpool" or (mode == "rgb_array" and can_draw(env.id)):
         return experiment, ""
-    config = experiment.config.model_copy(update={"env": env.model_copy(update={"engine": "gymnasium"})})
+    config = experiment.config.with_section("env", engine="gymnasium")
     with closing(environments.make(config.env, slots=1)) as engine:
         network = experiment.network
         if (engine.observation_size, engine.action_size) != (network.observation_size, experiment.action_size):

@@ -396,9 +396,8 @@ def engine_rows(experiment: Experiment, path: Path) -> list[dict[str, Any]]:
         # Without kernels, array operations play exact tasks. They define the results, and need not be fast.
         if engine == "exact" and not native.available():
             continue
-        options = config.env.model_copy(update={"engine": engine})
         try:
-            other = prepare(config.model_copy(update={"env": options}))
+            other = prepare(config.with_section("env", engine=engine))
         except InputError:
             continue
         other = with_recorded_limit(other, run.records, run.num_generations)
