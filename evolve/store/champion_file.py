@@ -15,12 +15,11 @@ from evolve.errors import InputError, RunError
 from evolve.shapes import Float32
 from evolve.store.disk import write_output
 from evolve.store.reading import check_held_out, open_file, read
-from evolve.store.schema import Column, Header, HeldOut, StoredRun
+from evolve.store.schema import NORMALIZER_MEANING, Column, Header, HeldOut, StoredRun
 from evolve.store.writing import write_columns, write_held_out, write_start
 
 CHAMPION_SCHEMA = 1
-_MEANING = "mean that is subtracted from observations, and factor of the difference"
-_NORMALIZER = {"normalizer": Column("evaluation/normalizer", "2 O", np.float32, _MEANING, optional=True)}
+_NORMALIZER = {"normalizer": Column("evaluation/normalizer", "2 O", np.float32, NORMALIZER_MEANING, optional=True)}
 
 
 @dataclass(frozen=True)

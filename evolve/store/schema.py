@@ -81,6 +81,10 @@ def columns_of(record: type[Any]) -> dict[str, Column]:
     return {f.name: f.metadata["column"] for f in fields(record) if "column" in f.metadata}
 
 
+NORMALIZER_MEANING = (
+    "mean that is subtracted from observations, and factor by which the difference is multiplied; only if they are "
+    "normalized"
+)
 METRIC_TYPES = tuple(np.dtype(kind) for kind in (np.bool_, np.int64, np.float64))
 """The types that a column of a metric may have, from the narrowest to the widest."""
 
@@ -141,9 +145,7 @@ class Record:
         "fingerprint of weights and mask of each candidate", "hash")
     trace_fingerprints: UInt64 = column("fingerprint/traces", "G P", np.uint64,
         "fingerprint of the traces of each candidate; 0 without traces, or if the traces stayed at a worker", "hash")
-    normalizer: Float32 | None = column("generation/normalizer", "G 2 O", np.float32,
-        "mean that is subtracted from observations, and factor by which the difference is multiplied; only if they are "
-        "normalized", optional=True)
+    normalizer: Float32 | None = column("generation/normalizer", "G 2 O", np.float32, NORMALIZER_MEANING, optional=True)
     """[2, O], the normalizer of this generation's episodes."""
     measures: Float64 | None = column("selection/measures", "G P D", np.float64,
         "measures of each candidate, in the order of the settings that name them: numbers that count beside fitness",
@@ -230,9 +232,7 @@ class Start:
     mask: Bool = column("start/mask", "W", np.bool_, "connections of that genome")
     num_observations: Int64 = column("start/num_observations", "1", np.int64,
         "number of observations from which its normalizer was computed; 0 without one")
-    normalizer: Float32 | None = column("start/normalizer", "2 O", np.float32,
-        "mean that is subtracted from observations, and factor by which the difference is multiplied; only if they are "
-        "normalized", optional=True)
+    normalizer: Float32 | None = column("start/normalizer", "2 O", np.float32, NORMALIZER_MEANING, optional=True)
 
     @property
     def genome(self) -> Genomes:
