@@ -127,7 +127,7 @@ def evolve_here(
     _check_options(plan, options)
     ranks.stop_reason = _with_time_limit(ranks.stop_reason, experiment.config.compute.time_limit)
     # A file that is replaced stays in place until the first new generation is complete.
-    replaced = options.overwrite and preview(plan, overwrite=True).action == "replace"
+    replaced = options.overwrite and preview(plan, resume=False, overwrite=True).action == "replace"
     file: RunFile | None = None
     try:
         # The check plays an episode of a run that is resumed, and a stop may end this episode.

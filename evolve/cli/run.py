@@ -7,9 +7,8 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
-from functools import cache, partial, reduce
+from functools import cache, partial
 from itertools import groupby
-from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
@@ -209,7 +208,7 @@ def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
     # `plan_runs` gives one experiment to all its runs that begin with the same genome.
     for _, runs in groupby(previews, key=lambda each: id(each.run.experiment)):
         lines += ["", *_describe_experiment(list(runs))]
-    total = _quantity(reduce(add, (each.size for each in previews)))
+    total = _quantity(sum((each.size for each in previews), start=plan.RunSize(0, 0)))
     return "\n".join([*lines, "", f"In all: {pluralize(len(previews), 'run')}, {total}, by {processes}."])
 
 

@@ -70,15 +70,15 @@ class ExactRollout(_WholeEpisodes):
     Args:
         play: Plays the episodes in its slots.
         max_episode_seconds: The limit of an episode's wall time. Exact episodes are too short to reach it.
-        queue: The queue from which the rollout takes episodes. Other rollouts may share it; by default none does.
+        queue: The queue from which the rollout takes episodes. Other rollouts may share it.
     """
 
-    def __init__(self, play: Play, max_episode_seconds: float, queue: EpisodeQueue | None = None) -> None:
+    def __init__(self, play: Play, max_episode_seconds: float, queue: EpisodeQueue) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
         """The seconds of playing. A kernel steps environments and networks together, so both are included."""
         self.play = play
-        self._queue = EpisodeQueue() if queue is None else queue
+        self._queue = queue
         self._held: EpisodesToBegin | None = None  # taken from the queue, and waiting until no episode runs
         self._traces = "none"
         self._best_of = 0

@@ -10,7 +10,7 @@ from evolve.errors import import_on_demand
 
 if TYPE_CHECKING:
     from evolve.training.experiment import Experiment, config_of, load_config, prepare, validate_new_run
-    from evolve.training.fitness import Scores, evaluate_population
+    from evolve.training.fitness import Scores
     from evolve.training.loop import (
         evaluate_champion,
         held_out,
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from evolve.training.manifest import is_portable, make_manifest
     from evolve.training.resume import restore
     from evolve.training.rollouts import make_rollout
-    from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
+    from evolve.training.shared_strategy import StrategyReplica
     from evolve.training.stored import GenomeChoice, final_champion, normalizer_of, reload, reload_policy
 
 __getattr__ = import_on_demand(
     __name__,
     {
         "experiment": "Experiment config_of load_config prepare validate_new_run",
-        "fitness": "Scores evaluate_population",
+        "fitness": "Scores",
         "loop": "evaluate_champion held_out iterate recorded_limit validation_returns with_recorded_limit",
         "manifest": "is_portable make_manifest",
         "resume": "restore",
         "rollouts": "make_rollout",
-        "shared_strategy": "SharedStrategy StrategyReplica",
+        "shared_strategy": "StrategyReplica",
         "stored": "GenomeChoice final_champion normalizer_of reload reload_policy",
     },
 )

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -207,7 +206,7 @@ def generation_record(
     metrics: Metrics,
     normalizer: Float32 | None,
     seconds: tuple[float, Float64, Float64],
-    selection: Mapping[str, Any] = MappingProxyType({}),
+    selection: Mapping[str, Any],
 ) -> Record:
     """Return the record of a generation.
 

@@ -88,7 +88,7 @@ class RunPreview:
         return size_of(self.run.experiment.config, completed)
 
 
-def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> RunPreview:
+def preview(run: PlannedRun, resume: bool, overwrite: bool) -> RunPreview:
     """Return a preview of a run, without writing anything.
 
     Args:
@@ -172,14 +172,14 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
     return RunSize(training + evaluation, steps + evaluation * longest_evaluated)
 
 
-def file_bytes(experiment: Experiment, ranks: int = 1) -> int:
+def file_bytes(experiment: Experiment) -> int:
     """Return the approximate bytes of a whole run file, without the state of the strategy.
 
     The step hashes of the champions count as if each of their episodes lasted to its step limit.
     """
     config, network = experiment.config, experiment.network
     steps = environments.max_episode_steps(config.env) or MAX_HASHED_STEPS
-    sizes = {"P": config.population, "E": config.episodes, "W": network.num_weights, "R": ranks}
+    sizes = {"P": config.population, "E": config.episodes, "W": network.num_weights, "R": 1}
     sizes["L"] = config.episodes * min(steps, MAX_HASHED_STEPS)
     if config.normalize_observations:
         sizes["O"] = network.observation_size

@@ -199,7 +199,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     episode_bytes = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
     feed_size = max(crowd, min(slots, FEED_BYTES // episode_bytes))
 
-    def part(queue: EpisodeQueue | None = None) -> ExactRollout:
+    def part(queue: EpisodeQueue) -> ExactRollout:
         """Return the rollout of one thread."""
         slot_arrays = network.batch(crowd, chosen)
         assert isinstance(slot_arrays, SlotArrays)
@@ -209,7 +209,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     threads = num_threads(config)
     # A smaller feed would not fill a call. But a few worlds take less time than many, so their feeds may be smaller.
     least_feed = _FEW_WORLDS if task.has_world else per_call
-    return part() if threads == 1 else ThreadedRollout(part, threads, least_feed)
+    return part(EpisodeQueue()) if threads == 1 else ThreadedRollout(part, threads, least_feed)
 
 
 def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> Rollout:

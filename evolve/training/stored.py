@@ -307,7 +307,7 @@ def normalizer_of(experiment: Experiment, run: StoredRun, generation: int) -> Fl
     return normalizer
 
 
-def with_start(run: PlannedRun, resume: bool = False, source: Source | None = None) -> PlannedRun:
+def with_start(run: PlannedRun, resume: bool, source: Source | None) -> PlannedRun:
     """Return a run with the first genome that `start_from` names. Without that setting the run is unchanged.
 
     Args:

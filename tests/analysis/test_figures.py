@@ -14,6 +14,7 @@ from evolve.analysis import comparison, figures
 from evolve.analysis.champion import Champion
 from evolve.analysis.comparison import compare_groups
 from evolve.analysis.figures import style
+from evolve.analysis.figures.network import connections_of
 from evolve.analysis.figures.style import without_overlap
 from evolve.analysis.run_groups import read_groups
 from evolve.config import Config, parse
@@ -228,14 +229,14 @@ def test_a_legend_names_the_signs_that_there_are():
         ([1, 2, 0.5], ["positive weight"]),
         ([-1, 2, 0], ["positive weight", "negative weight", "weight of 0"]),
     ):
-        connections = figures.connections_of(network, np.ones(3, np.bool_), np.array(weights, np.float32))
+        connections = connections_of(network, np.ones(3, np.bool_), np.array(weights, np.float32))
         drawn = figures.draw_network(whole(connections, ("a", "b", "bias"), ("c",)))
         assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == entries
 
 
 def test_hidden_biases_are_named():
     network = networks.make({"name": "mlp", "hidden": [2]}, 2, 1)
-    every = figures.connections_of(network, np.ones(9, np.bool_), np.ones(9, np.float32))
+    every = connections_of(network, np.ones(9, np.bool_), np.ones(9, np.float32))
     drawn = figures.draw_network(whole(every, ("a", "b", "c"), ("d",)))
     assert [text for text in texts_of(drawn) if text in {"bias", "a", "b", "c", "d"}] == ["a", "b", "c", "d", "bias"]
 
@@ -243,7 +244,7 @@ def test_hidden_biases_are_named():
 def connected(table, left, strength, observations=2):
     """The connections of a network with O = 2 and A = 1, as (source, tail, target, head, strength)."""
     network = networks.make(table, observations, 1)
-    found = figures.connections_of(network, np.array(left, np.bool_), np.array(strength, np.float32))
+    found = connections_of(network, np.array(left, np.bool_), np.array(strength, np.float32))
     ends = (found.source, found.tail, found.target, found.head, found.strength)
     return found.sizes, list(zip(*(end.tolist() for end in ends), strict=True))
 
@@ -281,11 +282,11 @@ def test_few_connections_have_their_weights_and_of_many_the_strongest_are_drawn(
         return [text.get_text() for text in drawn.axes[0].texts]
 
     network = networks.make({"name": "dag", "hidden": []}, 2, 1)
-    few = figures.connections_of(network, np.ones(2, np.bool_), np.array([1.25, -0.5], np.float32))
+    few = connections_of(network, np.ones(2, np.bool_), np.array([1.25, -0.5], np.float32))
     assert {"1.25", "−0.50"} <= set(texts(figures.draw_network(whole(few, ("a", "b"), ("c",)))))
     network = networks.make({"name": "dag", "hidden": []}, 300, 2)
     weights = np.linspace(-1, 0.5, 600, dtype=np.float32)
-    many = figures.connections_of(network, np.ones(600, np.bool_), weights)
+    many = connections_of(network, np.ones(600, np.bool_), weights)
     np.testing.assert_array_equal(many.strongest(60).strength, weights[:60])
 
 
@@ -302,7 +303,7 @@ def test_a_network_that_sees_an_image_has_about_two_thousand_curves():
 @pytest.mark.parametrize(("kind", "text"), [("dag", "768 observations"), ("mlp", "768 observations, 1 bias")])
 def test_a_bias_is_not_counted_as_an_observation(kind, text):
     network = networks.make({"name": kind, "hidden": []}, 768, 1)
-    every = figures.connections_of(network, np.ones(network.num_weights, np.bool_), np.ones(network.num_weights))
+    every = connections_of(network, np.ones(network.num_weights, np.bool_), np.ones(network.num_weights))
     inputs = tuple([f"observation {n}" for n in range(768)] + ["bias"] * (every.sizes[0] - 768))
     drawn = figures.DrawnNetwork(every, every.strongest(20), len(every), inputs, ("action 0",))
     assert text in texts_of(figures.draw_network(drawn))
@@ -317,7 +318,7 @@ def test_a_bias_is_not_counted_as_an_observation(kind, text):
 def test_the_strongest_of_each_matrix_are_drawn():
     network = networks.make({"name": "mlp", "hidden": [20]}, 9, 3)
     weights = np.linspace(9, 1, network.num_weights, dtype=np.float32)  # those of the last layer are the smallest
-    every = figures.connections_of(network, np.ones(network.num_weights, np.bool_), weights)
+    every = connections_of(network, np.ones(network.num_weights, np.bool_), weights)
     few = every.strongest(len(every) // 10)
     assert [int((few.target == layer).sum()) for layer in (1, 2)] == [20, 7]
     assert few.connected[2]

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, make_runs, wait_for
 
 from evolve import store
-from evolve.analysis.figures import connections_of
+from evolve.analysis.figures.network import connections_of
 from evolve.analysis.html import reported_champion
 from evolve.analysis.run_groups import read_groups
 from evolve.training import reload

@@ -19,7 +19,7 @@ from conftest import LONG, ROOT, make_runs, wait_for
 
 from evolve import store
 from evolve.analysis import html, run_groups
-from evolve.analysis.figures import connections_of
+from evolve.analysis.figures.network import connections_of
 from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import reported_champion
 from evolve.analysis.html.tables import Clip, RunSummary, champion_table, conclude, training_table

@@ -18,7 +18,8 @@ from evolve.config import Config, parse
 from evolve.errors import EpisodeError, Interrupted, RunError, Stopped
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys
-from evolve.training import StrategyReplica, evaluate_population, make_rollout, prepare
+from evolve.training import StrategyReplica, make_rollout, prepare
+from evolve.training.fitness import evaluate_population
 
 P, E = 6, 3
 

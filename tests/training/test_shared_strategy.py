@@ -15,8 +15,10 @@ from evolve.errors import InputError, RunError
 from evolve.genome import Genomes, describe
 from evolve.numerics import ordered_sum
 from evolve.strategies import AskedGenomes
-from evolve.training import SharedStrategy, StrategyReplica, evaluate_population, make_rollout, prepare, shared_strategy
+from evolve.training import StrategyReplica, make_rollout, prepare, shared_strategy
+from evolve.training.fitness import evaluate_population
 from evolve.training.loop import generation_record
+from evolve.training.shared_strategy import SharedStrategy
 
 P = 12
 STRATEGIES = {
@@ -203,12 +205,12 @@ def test_a_rank_that_makes_another_genome_is_noticed():
     fitness = results.returns.mean(axis=1)
     described = results.descriptions(genomes)
     seconds = 1.0, np.zeros(1), np.zeros(1)
-    record = generation_record(bytes(32), genomes, described, results, fitness, {}, None, seconds)
+    record = generation_record(bytes(32), genomes, described, results, fitness, {}, None, seconds, {})
     assert record.connections.tolist() == described.connections.tolist()
     others = genomes.take(np.arange(P))
     others.weights[record.champion_candidate, 3] += 1
     with pytest.raises(RunError, match=rf"candidate {record.champion_candidate}\b"):
-        generation_record(bytes(32), genomes, describe(others), results, fitness, {}, None, seconds)
+        generation_record(bytes(32), genomes, describe(others), results, fitness, {}, None, seconds, {})
 
 
 def test_a_strategy_whose_tell_returns_nothing_is_named(monkeypatch):

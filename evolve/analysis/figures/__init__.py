@@ -13,5 +13,5 @@ from evolve.analysis.figures.comparison import (
     draw_returns,
 )
 from evolve.analysis.figures.curves import AXES, draw_curves
-from evolve.analysis.figures.network import DrawnNetwork, connections_of, draw_champion, draw_network, network_of
+from evolve.analysis.figures.network import DrawnNetwork, draw_champion, draw_network, network_of
 from evolve.analysis.figures.style import FORMATS, check_library, save, to_bytes, to_svg

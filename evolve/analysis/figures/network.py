@@ -233,7 +233,7 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
 
 
 @style.styled
-def draw_champion(champion: Champion, experiment: Experiment, traces: Float32 | None = None) -> Any:
+def draw_champion(champion: Champion, experiment: Experiment, traces: Float32 | None) -> Any:
     """Return the figure of a champion's network, with a title that counts its connections; see `network_of`."""
     drawn = network_of(champion, experiment, traces)
     figure = draw_network(drawn, "" if traces is None else _traces_note(experiment))
