@@ -192,7 +192,7 @@ class EnvPoolEngine:
             raise InputError.plainly("env.randomize", why, _GYMNASIUM, ", or no env.randomize.")
         known = self._envpool.list_all_envs()
         if options.id not in known:
-            suggestion = nearest(options.id, known, cutoff=0.6)  # empty if no name is similar
+            suggestion = nearest(options.id, known)  # empty if no name is similar
             cure = f"{suggestion} Or use ".lstrip(), _GYMNASIUM, "."
             raise InputError("env.id", "an environment that EnvPool has", options.id, *cure)
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
