@@ -200,12 +200,6 @@ class DeviceArrays:
             self.wait()
             self._staging = self.device.allocate(nbytes)
 
-    def upload(self, array: NDArray[Any], more: int = 0) -> int:
-        """Return the address of a copy of an array, see `scratch`."""
-        address = self.scratch(array.nbytes, more)
-        self.queue.upload(address, array)
-        return address
-
     def uploads(self, *arrays: NDArray[Any]) -> list[int]:
         """Return the addresses of copies of arrays, all valid until the next `wait`."""
         remaining = sum(_aligned(array.nbytes) for array in arrays)
@@ -213,7 +207,8 @@ class DeviceArrays:
         for array in arrays:
             # Each upload keeps enough memory free for the later arrays, so no later upload waits, see `scratch`.
             remaining -= _aligned(array.nbytes)
-            addresses.append(self.upload(array, remaining))
+            addresses.append(self.scratch(array.nbytes, remaining))
+            self.queue.upload(addresses[-1], array)
         return addresses
 
     def wait(self) -> None:
@@ -287,7 +282,7 @@ class DeviceStep:
         """Apply the pending updates of traces in the tiles of slots."""
         tiles = np.unique(slots // WIDTH)
         if len(tiles):
-            at = self.arrays.upload(_as_int64(tiles))
+            (at,) = self.arrays.uploads(_as_int64(tiles))
             self.arrays.queue.launch(f"{self.name}_settle", len(tiles), self.parts, self.structure, at)
 
 

@@ -432,7 +432,7 @@ class _Results:
             last = max(first + 1, after_fitting)  # the piece has the episodes first to last - 1
             piece = values[ends[first] : ends[last]]
             place = self._arrays.scratch(piece.nbytes, 8 * (last + 1 - first))
-            at = self._arrays.upload(ends[first : last + 1])
+            (at,) = self._arrays.uploads(ends[first : last + 1])
             rows = self.addresses["result_hashes"] + 2 * self.max_hashes * first
             self._arrays.queue.launch("end_to_end", last - first, COPYING_PARTS, rows, self.max_hashes, at, place)
             self._arrays.queue.download(place, piece)

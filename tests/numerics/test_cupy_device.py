@@ -152,7 +152,7 @@ def test_a_gpu_that_fails_ends_the_run_in_a_sentence(cuda):
         arrays.wait()
     cuda.runtime.fail["memcpyAsync"] = CudaError(1, "cudaErrorInvalidValue")
     with pytest.raises(RunError, match="the GPU failed while copying: cudaErrorInvalidValue"):
-        arrays.upload(np.ones(3))
+        arrays.uploads(np.ones(3))
     cuda.runtime.fail.clear()
 
 

@@ -151,7 +151,7 @@ def test_any_other_copy_in_a_tick_is_refused():
 
     def careless(*arguments):
         begin(*arguments)
-        step.arrays.upload(np.zeros(1))
+        step.arrays.uploads(np.zeros(1))
 
     step.begin = careless
     with pytest.raises(inference.UnexpectedCopyError, match="copied 248 bytes to the device and 120 from it"):
