@@ -24,7 +24,7 @@ from evolve.store import Stored, StoredChampion, StoredRun, check_begun, disk, w
 from evolve.strategies import Results
 from evolve.strategies.map_elites import MapElites
 from evolve.strategies.nsga2 import FrontState
-from evolve.training.stored import check_generation, check_which, num_observations
+from evolve.training.stored import check_which, num_observations
 from evolve.verification import Episode
 from evolve.verification.playing import episode_batch
 
@@ -316,7 +316,7 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
     """
     last = run.num_generations - 1
     number = last if generation is None else generation
-    check_generation(run, number)
+    check_which(run, training.GenomeChoice(number))
     names = names_of_measures(run)
     candidates, fitness, measures = fronts_of(run)[number]
     # The evaluations and the genome of each candidate in the checkpoint, which exists only for the last generation.

@@ -276,20 +276,15 @@ def check_which(run: Stored, which: GenomeChoice, where: str = "") -> None:
         raise InputError(" and ".join(given), "one of these settings", "several")
     for name, value in given.items():
         require_run_file(run, name, value)
-    check_generation(run, which.generation, f"{where}generation")
+    argument, generation = f"{where}generation", which.generation
+    if generation is not None and check_whole(argument, generation, 0) >= run.num_generations:
+        raise InputError(argument, f"one of 0 to {run.num_generations - 1}", generation)
 
 
 def require_run_file(run: Stored, argument: str, value: Any) -> None:
     """Raise InputError for an argument that needs a run file, if `run` is a champion file. Do nothing for None."""
     if value is not None and not isinstance(run, StoredRun):
         raise InputError(argument, f"none with {run.path}, which has the final champion alone", value)
-
-
-def check_generation(run: Stored, generation: Any, argument: str = "generation") -> None:
-    """Raise InputError for a generation that a run file has not completed; do nothing for None."""
-    require_run_file(run, argument, generation)
-    if generation is not None and check_whole(argument, generation, 0) >= run.num_generations:
-        raise InputError(argument, f"one of 0 to {run.num_generations - 1}", generation)
 
 
 def normalizer_of(experiment: Experiment, run: StoredRun, generation: int) -> Float32 | None:
