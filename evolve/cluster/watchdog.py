@@ -137,11 +137,6 @@ class Watchdog:
             if self._patted_at != -math.inf:
                 self.pat()
 
-    def hurry(self) -> None:
-        """Raise Interrupted in the watched code if it neither returns nor calls `pat` for `SOON` seconds."""
-        self._hurries = True
-        signal.setitimer(signal.ITIMER_REAL, SOON, SOON)
-
     def __enter__(self) -> "Watchdog":
         self.pat()
         return self
@@ -209,7 +204,8 @@ _WATCHING: list[Watchdog] = []
 def interrupt_soon() -> None:
     """Raise Interrupted in watched code after `SOON` seconds without a `pat`. Code that pats must check for a stop."""
     if _WATCHING:
-        _WATCHING[-1].hurry()
+        _WATCHING[-1]._hurries = True
+        signal.setitimer(signal.ITIMER_REAL, SOON, SOON)
 
 
 def _explain(seconds: float) -> None:
