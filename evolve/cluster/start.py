@@ -36,7 +36,7 @@ _STRING = 3
 _DATA_ARRAY, _PROC_INFO = 39, 38
 _NAMESPACE = "PMIX_NAMESPACE"
 
-CHECK_EVERY = 1.0
+WATCH_EVERY = 1.0
 """Seconds between two checks of whether all ranks still live."""
 # If not all ranks come, one rank prints the reason and ends the job. Each rank waits for its turn, and ranks that know
 # more have earlier turns. Turn n begins n · `_TURN_SECONDS` after the rank has noticed that other ranks are missing.
@@ -173,14 +173,14 @@ class StartWatch:
         the launcher every second, or at once (`ask`).
         """
         transport.find_lost()
-        if transport.tolerant and (ask or time.monotonic() - self._asked_at > CHECK_EVERY):
+        if transport.tolerant and (ask or time.monotonic() - self._asked_at > WATCH_EVERY):
             self._asked_at = time.monotonic()
             transport.mark_dead(rank.rank for rank in launched_ranks(self._library) if rank.has_ended)
         return transport.gone
 
     def _watch(self) -> None:
         late_since = None
-        while not self._over.wait(CHECK_EVERY):
+        while not self._over.wait(WATCH_EVERY):
             ranks = launched_ranks(self._library) if self.missing is None else []
             now = time.monotonic()
             has_died = any(rank.has_ended for rank in ranks)

@@ -171,7 +171,7 @@ class Silent(Transport):
 @pytest.fixture
 def introduced(monkeypatch):
     """A function that introduces a rank while the launcher knows that another has ended."""
-    monkeypatch.setattr(start, "CHECK_EVERY", 0.0)
+    monkeypatch.setattr(start, "WATCH_EVERY", 0.0)
 
     def introduce(rank_of_three, ended):
         monkeypatch.setattr(start, "launched_ranks", lambda _: [rank(ended, has_ended=True)])
