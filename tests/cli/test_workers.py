@@ -15,7 +15,7 @@ from conftest import LONG, MPICH, ROOT, environment, wait_for, without
 from evolve import store
 from evolve.cli.run import load
 from evolve.cluster import hosts, supervision
-from evolve.cluster.cores import Work, WorkerCount, count_workers
+from evolve.cluster.cores import Work
 from evolve.cluster.hosts import Launcher, mpirun_environment, mpirun_words
 from evolve.errors import InputError
 from evolve.training.plan import work_of
@@ -201,42 +201,6 @@ def test_ranks_do_not_outlive_the_process_that_started_them(start, tmp_path, bra
     assert not alive
 
 
-CORES = 4
-QUICK = "quick steps at most take no longer than MPI takes to start"
-
-
-@pytest.mark.parametrize(
-    ("asked", "work", "expected"),
-    [
-        ("auto", Work(), WorkerCount(4, CORES)),
-        ("auto", Work(100, 10**6), WorkerCount(4, CORES)),
-        ("auto", Work(3, 10**6), WorkerCount(3, CORES, "there are only 3 episodes at a time")),
-        ("auto", Work(100, 10**4), WorkerCount(1, CORES, f"10,000 {QUICK}")),
-        ("auto", Work(3, threads=4), WorkerCount(1, CORES, threads=4)),
-        ("auto", Work(100, threads=3), WorkerCount(1, CORES, threads=3)),
-        ("auto", Work(100, threads=2), WorkerCount(2, CORES, threads=2)),
-        (1, Work(3, threads=4), WorkerCount(1, CORES, threads=4)),
-        (2, Work(3), WorkerCount(2, CORES)),
-        (2, Work(100, threads=4), WorkerCount(2, CORES, threads=4)),
-        (1, Work(), WorkerCount(1, CORES, "MPI is useful only with two or more workers")),
-        (2, Work(100, 10**6), WorkerCount(2, CORES)),
-        (2, Work(100, 10), WorkerCount(2, CORES, f"10 {QUICK}")),
-        (6, Work(100, None), WorkerCount(6, CORES, "more workers than cores are no faster")),
-        (6, Work(5, None), WorkerCount(6, CORES, "there are only 5 episodes at a time")),
-    ],
-)  # fmt: skip
-def test_the_number_of_workers_and_the_remark_on_it(monkeypatch, asked, work, expected):
-    monkeypatch.setattr("evolve.cluster.cores.number_of_cores", lambda: CORES)
-    assert count_workers(asked, work) == expected
-    assert "4 cores" in expected.describe()
-    assert expected.describe().endswith(expected.remark)
-    if expected.workers == 1 < expected.threads:
-        threads = expected.threads
-        assert expected.describe() == f"one process with {threads} threads on {threads} of 4 cores, without MPI"
-    if expected.workers == 2 <= expected.threads:
-        assert expected.describe() == "2 workers on 4 of 4 cores, and a coordinator that mostly sleeps"
-
-
 def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
     for env, few in (("CartPole-v1", 12 * 2 * 50), ("BipedalWalker-v3", None), ("toys:Slow-v0", None)):
         words = ["-e", env, "-p", "6", "-r", "2", "-g", "2", "--set", "env.max_episode_steps=50"]
@@ -253,9 +217,9 @@ def test_the_work_of_an_unknown_environment_is_unknown_before_its_module_is_impo
 
 
 def test_threads_serve_all_cores_of_exact_tasks_unless_their_number_is_given(monkeypatch):
-    monkeypatch.setattr("evolve.training.experiment.share_of_cores", lambda: CORES)
+    monkeypatch.setattr("evolve.training.experiment.share_of_cores", lambda: 4)
     words = ["-e", "CartPole-v1", "-p", "6", "-r", "2", "--engine", "exact"]
-    assert work_of(load(words).configs).threads == CORES
+    assert work_of(load(words).configs).threads == 4
     assert work_of(load([*words, "--threads", "3"]).configs).threads == 3
     assert work_of(load([*words, "--backend", "numpy"]).configs).threads == 1
 

@@ -1,4 +1,4 @@
-"""The cores of a process, and its share among the workers of its host."""
+"""The cores of a process, its share among the workers of its host, and the number of workers to start."""
 
 import math
 import os
@@ -8,6 +8,9 @@ import pytest
 from evolve.cluster import cores
 from evolve.cluster.cores import (
     Cores,
+    Work,
+    WorkerCount,
+    count_workers,
     memory_of,
     number_of_cores,
     quota_of,
@@ -114,3 +117,39 @@ def test_the_quota_of_a_container_is_shared_too():
 
 def test_workers_that_did_not_come_need_no_core():
     assert shares(["a", "?", "a"], {2: Cores(range(8), 8)}) == {2: 8}
+
+
+CORES = 4
+QUICK = "quick steps at most take no longer than MPI takes to start"
+
+
+@pytest.mark.parametrize(
+    ("asked", "work", "expected"),
+    [
+        ("auto", Work(), WorkerCount(4, CORES)),
+        ("auto", Work(100, 10**6), WorkerCount(4, CORES)),
+        ("auto", Work(3, 10**6), WorkerCount(3, CORES, "there are only 3 episodes at a time")),
+        ("auto", Work(100, 10**4), WorkerCount(1, CORES, f"10,000 {QUICK}")),
+        ("auto", Work(3, threads=4), WorkerCount(1, CORES, threads=4)),
+        ("auto", Work(100, threads=3), WorkerCount(1, CORES, threads=3)),
+        ("auto", Work(100, threads=2), WorkerCount(2, CORES, threads=2)),
+        (1, Work(3, threads=4), WorkerCount(1, CORES, threads=4)),
+        (2, Work(3), WorkerCount(2, CORES)),
+        (2, Work(100, threads=4), WorkerCount(2, CORES, threads=4)),
+        (1, Work(), WorkerCount(1, CORES, "MPI is useful only with two or more workers")),
+        (2, Work(100, 10**6), WorkerCount(2, CORES)),
+        (2, Work(100, 10), WorkerCount(2, CORES, f"10 {QUICK}")),
+        (6, Work(100, None), WorkerCount(6, CORES, "more workers than cores are no faster")),
+        (6, Work(5, None), WorkerCount(6, CORES, "there are only 5 episodes at a time")),
+    ],
+)  # fmt: skip
+def test_the_number_of_workers_and_the_remark_on_it(monkeypatch, asked, work, expected):
+    monkeypatch.setattr(cores, "number_of_cores", lambda: CORES)
+    assert count_workers(asked, work) == expected
+    assert "4 cores" in expected.describe()
+    assert expected.describe().endswith(expected.remark)
+    if expected.workers == 1 < expected.threads:
+        threads = expected.threads
+        assert expected.describe() == f"one process with {threads} threads on {threads} of 4 cores, without MPI"
+    if expected.workers == 2 <= expected.threads:
+        assert expected.describe() == "2 workers on 4 of 4 cores, and a coordinator that mostly sleeps"
