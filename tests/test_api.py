@@ -227,6 +227,28 @@ def test_a_run_tells_the_arguments_of_each_episode(here):
         evolve.load("empty.h5").environment_kwargs()
 
 
+def test_a_run_makes_the_environment_of_an_episode(here):
+    env = {"id": "Pendulum-v1", "randomize": {"g": {"uniform": [5.0, 9.0]}}, "wrappers": ["ClipAction"]}
+    run = evolve.train(**SMALL | {"env": env | {"max_episode_steps": 7}}, seed=1, output="out")
+    for generation, logged in ((2, run.generations[2].returns[run.generations[2].record.champion_candidate][1]),
+                               (None, run.held_out.returns[1])):  # fmt: skip
+        policy, played = run.champion(generation), run.environment(generation, episode=1, render_mode="rgb_array")
+        seed = run.held_out.seeds[1] if generation is None else run.environment_seed(generation, 1)
+        policy.reset(seed=int(seed))
+        observation, _ = played.reset(seed=int(seed))
+        total, ended = 0.0, False
+        while not ended:
+            observation, reward, _, ended, _ = played.step(policy(observation))
+            total += reward
+        assert total == logged
+        assert type(played).__name__ == "ClipAction"
+        assert played.render().shape == (500, 500, 3)
+        played.close()
+    exact = evolve.train(**SMALL | {"env": {"id": "Cues-v0", "engine": "exact"}}, seed=1, output="exact")
+    with pytest.raises(InputError, match=r"^env\.id: .*Cues-v0"):
+        exact.environment()
+
+
 @pytest.mark.parametrize("engine", ["exact", "gymnasium", "envpool"])
 def test_a_policy_refuses_observations_of_another_shape(engine, tmp_path):
     if engine == "envpool":

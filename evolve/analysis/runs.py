@@ -22,7 +22,7 @@ from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.cores import Work
 from evolve.cluster.script import Collective, Link
-from evolve.config import Config, assignments, plain
+from evolve.config import Config, EnvOptions, assignments, plain
 from evolve.errors import InputError, Setting, check_flag, check_path, check_whole, pluralize
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
@@ -444,10 +444,27 @@ class Run(_EvolvedFile):
         The best candidate of the generation plays the episode. Without a generation, it is a held-out episode of the
         final champion.
         """
+        return self._options_of(generation, episode).kwargs
+
+    def environment(self, generation: int | None = None, episode: int = 0, render_mode: str | None = None) -> Any:
+        """Return the environment of an episode as an object of Gymnasium, for a loop or a recorder of your own.
+
+        It has the arguments, also drawn ones, the wrappers and the step limit of the episode; see `environment_kwargs`
+        for the arguments. Reset it with the seed of the episode. If the run has the engine "exact", Gymnasium's
+        environment of the same name plays equal episodes only if its task has rigid bodies.
+
+        Raises InputError if Gymnasium cannot make the environment, or for the engine "envpool".
+        """
+        options = self._options_of(generation, episode)
+        shown = {} if render_mode is None else {"render_mode": render_mode}
+        return environments.gymnasium_environment(options.model_copy(update={"kwargs": options.kwargs | shown}))
+
+    def _options_of(self, generation: int | None, episode: int) -> EnvOptions:
+        """Return the options of the environment of an episode, with drawn arguments among `kwargs`."""
         if generation is not None:
             generation = check_whole("generation", generation, 0)
         chosen, seed = self._episode(generation, episode)
-        return environments.fixed(playing.environment_of(self.experiment, chosen), seed).kwargs
+        return environments.fixed(playing.environment_of(self.experiment, chosen), seed)
 
     def _episode(self, generation: int | None, number: int) -> tuple[Episode, int]:
         """Return an episode of a generation's best candidate, or a held-out episode, and its environment seed."""

@@ -8,7 +8,7 @@ Policies and exact tasks work without Gymnasium, so Gymnasium is imported when a
 """
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evolve.config import EnvOptions
 from evolve.environments.engine import (
@@ -90,6 +90,18 @@ def check_randomized(options: EnvOptions) -> None:
             from evolve.environments.gymnasium_making import check_bounds  # noqa: PLC0415 - needs Gymnasium
 
             check_bounds(options)
+
+
+def gymnasium_environment(options: EnvOptions) -> Any:
+    """Return a new environment of Gymnasium, with the arguments, the wrappers and the step limit of `options`.
+
+    Raises InputError if Gymnasium cannot make it, or for the engine EnvPool.
+    """
+    from evolve.environments.gymnasium_making import make_or_explain, maker  # noqa: PLC0415 - needs Gymnasium
+
+    if options.engine == "envpool":
+        raise InputError("env.engine", "gymnasium, or exact for a task that Gymnasium has, too", options.engine)
+    return make_or_explain(options, maker(options))
 
 
 def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 1) -> Engine:
