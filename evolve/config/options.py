@@ -367,6 +367,8 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
     if first["type"] == "float_type" and isinstance(first["input"], str):
         with suppress(ValueError):  # a text without a number
             cure = f"Write {float(first['input'])}."  # TOML has 0.2 but not .2
+    if path[-1:] == ["kwargs"] and first["type"] == "value_error":
+        cure = "Objects are made in a module of yours: by a function that env.id names, or by a wrapper class."
     return InputError(key, " or ".join(dict.fromkeys(kinds)), got, cure)
 
 

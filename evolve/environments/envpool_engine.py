@@ -32,7 +32,6 @@ class EnvPoolEngine:
             environment are not supported.
     """
 
-    @without_advice()
     def __init__(self, options: EnvOptions, slots: int, threads: int = 1) -> None:
         self._envpool = _import()
         self._options = options
@@ -71,7 +70,6 @@ class EnvPoolEngine:
         """Return 2048: the overhead of a call does not depend on the number of slots, so many slots are faster."""
         return 2048
 
-    @without_advice()
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k], in a new pool; write their rows of observations [B, O]."""
         pool = self.make_pool(seeds.tolist())
@@ -200,7 +198,9 @@ class EnvPoolEngine:
         n = len(seeds)
         count = {"num_envs": n, "batch_size": n, "num_threads": min(self._threads, n), "seed": seeds}
         try:
-            return self._envpool.make(options.id, env_type="gymnasium", **count, **limit, **options.kwargs)
+            pool = self._envpool.make(options.id, env_type="gymnasium", **count, **limit, **options.kwargs)
+            _ = pool.observation_space, pool.action_space  # EnvPool makes and keeps the spaces when they are first read
+            return pool
         except ImportError as error:  # Procgen needs Qt of the operating system
             expected = "an environment whose libraries are installed"
             raise InputError("env.id", expected, f"{options.id} ({one_line(error)})") from None

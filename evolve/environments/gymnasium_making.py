@@ -4,7 +4,7 @@
 """
 
 import copy
-import importlib
+import importlib.util
 import inspect
 import logging
 import re
@@ -12,11 +12,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
 
 from evolve.config import EnvOptions, Table, nearest
@@ -29,6 +29,10 @@ from evolve.numerics import restore_ieee
 
 _Env = gymnasium.Env[Any, Any]
 _IMPORTING = threading.RLock()
+"""Held by a thread that imports environments. Gymnasium's modules import one another in circles, so two threads must
+not import them at the same time."""
+_MADE: set[str] = set()
+"""The ids of environments that this process has made, and need not import again."""
 _GYMNASIUM = "gymnasium."
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 """Families whose steps take microseconds."""
@@ -68,20 +72,16 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     The function takes a table of randomized arguments. By default it takes the table of `example_arguments`.
     """
     example = example_arguments(options.randomize)
-    # Look up all names here and not in `make`, so that a wrong name is an error before any episode. Gymnasium's modules
-    # import one another in circles, so two threads must not import them at the same time.
+    # Look up all names here and not in `make`, so that a wrong name is an error before any episode.
     with _IMPORTING:
         wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
         found = _class_or_function(options.id)
-        spec = _registered(options.id)  # imports the package that registers the environment
-        if found is None and spec is not None and isinstance(spec.entry_point, str):
-            with suppress(*FAILURES):  # `gymnasium.make` raises the same error later
-                load_env_creator(spec.entry_point)
+        _registered(options.id)  # imports the package that registers the environment
 
     @without_advice()
     def make(drawn: Table = example) -> _Env:
         # Each object gets copies, because it may change its lists and tables: `config.pop("size")`.
-        with _mujoco_warnings_once():
+        with nullcontext() if options.id in _MADE else _IMPORTING, _mujoco_warnings_once():
             env: _Env = gymnasium.make(
                 options.id if found is None else EnvSpec(options.id, entry_point=found),
                 max_episode_steps=options.max_episode_steps,
@@ -89,6 +89,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
                 **copy.deepcopy(options.kwargs),
                 **copy.deepcopy(drawn),
             )
+        _MADE.add(options.id)
         for number, (wrapper, kwargs) in enumerate(wrappers):
             try:
                 env = wrapper(env, **copy.deepcopy(kwargs))
@@ -171,6 +172,10 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         # A class or a function must be an attribute of the module; a registered name only has to be registered.
         what = f"{name_of_env} from {own}" if own and _attribute(own, name_of_env) is not None else own
         cure = f"Put the wrapper into {own}, or import {what} in {module} and write " if own else "Write "
+        if own and _is_installed(module):  # a user does not change it
+            cure = "Import both in a module of yours, and name that module for both: "
+            both = Setting("env.id", f"mine:{name_of_env}"), " and ", Setting("env.wrappers", (f"mine:{attribute}",))
+            raise InputError("env.wrappers", expected, name, cure, *both, ".")
         other = " Or import both in a module of yours, and name that module for both." if own else ""
         raise InputError("env.wrappers", expected, name, cure, full, f".{other}")
     try:
@@ -184,6 +189,12 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         advice = _wrapper_cure(module, attribute, own, is_missing)
         raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})", *advice) from error
     return found
+
+
+def _is_installed(module: str) -> bool:
+    """Return whether a module belongs to an installed package. The module itself is not imported."""
+    spec = importlib.util.find_spec(module.partition(".")[0])
+    return spec is not None and "-packages" in str(spec.origin)
 
 
 def _wrapper_cure(module: str, attribute: str, own: str, is_missing: bool) -> tuple[str | Setting, ...]:

@@ -37,6 +37,12 @@ def test_a_module_that_fails_is_explained(monkeypatch, tmp_path, request, source
         environments.make(EnvOptions(id=f"{module}:Line-v0", engine="gymnasium", kwargs=kwargs), 1)
 
 
+def test_a_wrapper_of_an_installed_package_is_imported_in_a_module_of_ones_own():
+    options = EnvOptions(id="toys:Cart-v0", wrappers=({"name": "h5py._hl.files:File"},))
+    with pytest.raises(InputError, match=r'Import both .*: env\.id="mine:Cart-v0" and env\.wrappers=\["mine:File"\]'):
+        environments.make(options, 1)
+
+
 def test_the_warnings_of_gymnasium_come_again_after_an_environment_was_made(monkeypatch):
     monkeypatch.setattr(gymnasium.logger, "min_level", gymnasium.logger.WARN)
     environments.make(EnvOptions(id="CartPole-v1"), 1).close()
