@@ -263,6 +263,8 @@ def test_ranks_that_find_no_mpi_report_it(here, monkeypatch):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists the children of a process")
 def test_the_ranks_of_a_launcher_that_hangs_are_killed(here, monkeypatch):
     """MPICH's launcher starts a process that starts the ranks."""
+    # A command that an earlier test has called in this process may have left its own handler.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt():
         wait_for(lambda: Path("rank").exists() and Path("rank").read_text())
