@@ -81,6 +81,7 @@ def to_json(policy: "Policy") -> dict[str, Any]:
     # A static network has tanh layers (`Network`). If another package's network is not static, its activation and sums
     # are unknown.
     is_known = is_static or section["name"] in NETWORKS
+    activation = getattr(network, "activation", "tanh" if is_static else None)
     sums = "by source" if getattr(network, "sums_by_source", False) else "all rows"
     normalizer = None
     if policy.normalizer is not None:
@@ -101,7 +102,7 @@ def to_json(policy: "Policy") -> dict[str, Any]:
             "name": section["name"],
             "options": {key: value for key, value in section.items() if key != "name"},
             "is_static": is_static,
-            "activation": getattr(network, "activation", "tanh" if is_static else None),
+            "activation": activation if isinstance(activation, str) else None,
             "sums": sums if is_known else None,
             "formulas": _formulas(network),
         },

@@ -52,7 +52,7 @@ class Policy:
         self.experiment = experiment
         # A copy: the given arrays may belong to a stored run, which must not change.
         self.genome = one_genome(genome, "genome").take(np.zeros(1, np.int64))
-        """The weights [1, W] and the mask [1, W]. A change takes effect at the next `reset`."""
+        """The weights [1, W] and the mask [1, W]. A change takes effect at the next `reset` without `rows`."""
         if self.genome.num_weights != experiment.network.num_weights:
             expected = f"{experiment.network.num_weights:,} weights for {experiment.config.network.name}"
             raise InputError("genome", expected, f"{self.genome.num_weights:,}")
@@ -129,7 +129,11 @@ class Policy:
             if number is None:
                 got, cure = _in_words(None), "Call reset(batch=N) first, or pass a batch of observations."
                 raise InputError("rows", "rows of a batch that has begun", got, cure)
-            chosen, expected = np.asarray(rows), f"numbers from 0 to {number - 1}, or {number} booleans"
+            expected = f"numbers from 0 to {number - 1}, or {number} booleans"
+            try:
+                chosen = np.asarray(rows)
+            except ValueError:  # lists of different lengths
+                raise InputError("rows", expected, sanitize(repr(rows))) from None
             if chosen.dtype == np.bool_ and chosen.shape == (number,):
                 chosen = np.flatnonzero(chosen)
             elif not chosen.size and chosen.ndim == 1:  # NumPy makes float64 numbers of an empty list

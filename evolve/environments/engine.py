@@ -361,6 +361,10 @@ def _unequal(name: str, a: Any, b: Any) -> str | None:
     return f"{name} ({sanitize(x[at].item())} against {sanitize(y[at].item())})"
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or getattr(value, "shape", None) == ()
+
+
 def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
     """Return the types and the bits [2, M] of the metrics of an episode.
 
@@ -376,9 +380,8 @@ def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
     for place, name in enumerate(names):
         expected = f"a number {name} in the info of the last step of an episode"
         if name not in reported:
-            known = [key for key, value in reported.items() if isinstance(key, str) and np.shape(value) == ()]
-            known = [key for key in known if not isinstance(reported[key], str | Mapping)]
-            got = "an info without it" if known else "an empty info"
+            known = [key for key, value in reported.items() if isinstance(key, str) and _is_number(value)]
+            got = "an info without it" if reported else "an empty info"
             similar = f"{nearest(name, known)} " if known else ""
             cure = f"{similar}To play without metrics: ", Setting("env.metrics", ()), "."
             raise InputError("env.metrics", expected, got, *cure)

@@ -31,6 +31,7 @@ _Env = gymnasium.Env[Any, Any]
 _IMPORTING = threading.RLock()
 """Held by a thread that imports environments. Gymnasium's modules import one another in circles, so two threads must
 not import them at the same time."""
+_IMPORT_SECONDS = 10.0  # the longest wait for imports of another thread
 _MADE: set[str] = set()
 """The ids of environments that this process has made, and need not import again."""
 _GYMNASIUM = "gymnasium."
@@ -73,7 +74,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     """
     example = example_arguments(options.randomize)
     # Look up all names here and not in `make`, so that a wrong name is an error before any episode.
-    with _IMPORTING:
+    with _importing(), without_advice():
         wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
         found = _class_or_function(options.id)
         _registered(options.id)  # imports the package that registers the environment
@@ -81,7 +82,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     @without_advice()
     def make(drawn: Table = example) -> _Env:
         # Each object gets copies, because it may change its lists and tables: `config.pop("size")`.
-        with nullcontext() if options.id in _MADE else _IMPORTING, _mujoco_warnings_once():
+        with nullcontext() if options.id in _MADE else _importing(), _mujoco_warnings_once():
             env: _Env = gymnasium.make(
                 options.id if found is None else EnvSpec(options.id, entry_point=found),
                 max_episode_steps=options.max_episode_steps,
@@ -104,6 +105,18 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
         return env
 
     return make
+
+
+@contextmanager
+def _importing() -> Iterator[None]:
+    """Let no other thread import environments meanwhile."""
+    # The other thread may wait for a module that this thread is importing. So go on after a while.
+    taken = _IMPORTING.acquire(timeout=_IMPORT_SECONDS)
+    try:
+        yield
+    finally:
+        if taken:
+            _IMPORTING.release()
 
 
 @contextmanager
@@ -447,7 +460,7 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         return how, Setting("env.id", f"{registering}:{env_id}"), "."
     if module:
         return (_module_cure(module, name),)
-    if env_id.isidentifier() and importlib.util.find_spec(env_id) is not None:
+    if env_id.isidentifier() and _is_module(env_id):
         return f"{env_id} is a module. Name one of its environments, too: ", Setting("env.id", f"{env_id}:Name-v0"), "."
     similar = nearest(env_id, gymnasium.registry)
     full = f"module:{env_id}"
@@ -457,6 +470,14 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         full = ":".join(env_id.rsplit(".", 1))
     own = f"{similar} If your own module registers it, name the module, too: ".lstrip()
     return own, Setting("env.id", full), "."
+
+
+def _is_module(name: str) -> bool:
+    """Return whether there is a module of this name, without importing it."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ValueError:  # the module of a script, `__main__`, has no specification
+        return False
 
 
 def _module_cure(module: str, name: str) -> str:

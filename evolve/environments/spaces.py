@@ -5,6 +5,7 @@ environment. So a policy works without Gymnasium, and only `without_advice` impo
 """
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ Space = Any
 
 _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 _OBSERVATIONS = "observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
+_SILENCING = threading.Lock()
+_levels: list[int] = []  # for each `without_advice` that has not ended: Gymnasium's level before the first one
 _LARGEST_SHAPE = 2**31  # the largest number of elements, or of values, of a stored space
 
 
@@ -35,12 +38,20 @@ def without_advice() -> Iterator[None]:
     """Silence the warnings with which Gymnasium advises authors of environments, while an environment is made."""
     import gymnasium  # noqa: PLC0415 - a policy works without Gymnasium
 
-    level = gymnasium.logger.min_level
-    gymnasium.logger.min_level = gymnasium.logger.ERROR
+    # Threads may make environments at the same time: the first one silences, and the last one restores.
+    with _SILENCING:
+        if not _levels:
+            _levels.append(gymnasium.logger.min_level)
+            gymnasium.logger.min_level = gymnasium.logger.ERROR
+        else:
+            _levels.append(_levels[0])
     try:
         yield
     finally:
-        gymnasium.logger.min_level = level
+        with _SILENCING:
+            level = _levels.pop()
+            if not _levels:
+                gymnasium.logger.min_level = level
 
 
 class StoredSpace(SimpleNamespace):
@@ -287,8 +298,8 @@ def check_observation(space: Space, observation: Any) -> None:
             raise ValueError(f"{values.tolist()!r}, which is outside the integers {first.tolist()} to {last.tolist()}")
     elif values.dtype.kind in "cSU":  # a conversion to real numbers drops an imaginary part, and reads texts
         raise ValueError(f"the type {values.dtype}, not real numbers")
-    elif divisor_of(space) != 1 and values.dtype.kind == "f" and (values % 1).any():
-        first = values[values % 1 != 0].flat[0]
+    elif divisor_of(space) != 1 and values.dtype.kind == "f" and (values != np.floor(values)).any():
+        first = values[values != np.floor(values)].flat[0]
         raise ValueError(f"{first:g} in a space of {space.dtype}, whose values are divided by {divisor_of(space)}")
 
 

@@ -8,8 +8,11 @@ same bits.
 import ctypes
 import hashlib
 import math
+import os
+import resource
 import shlex
 import sysconfig
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -142,7 +145,10 @@ def constant(name: str) -> int:
 
 
 def stack_bytes() -> int:
-    """Return the size of the stack of this thread; 0 if the system does not tell."""
+    """Return the size of the stack of this thread; 0 if the system does not tell, or if the stack has no limit."""
+    if threading.get_native_id() == os.getpid():  # the stack of the first thread grows, and musl tells its present size
+        limit, _ = resource.getrlimit(resource.RLIMIT_STACK)
+        return 0 if limit == resource.RLIM_INFINITY else limit
     library = ctypes.CDLL(None)
     if not hasattr(library, "pthread_getattr_np"):  # of glibc and musl
         return 0

@@ -94,7 +94,8 @@ def _copy_permissions(old: Path, new: Path) -> None:
             try:
                 os.chown(new, kept.st_uid if os.geteuid() == 0 else -1, kept.st_gid)
             except OSError:  # this user is no member of the group, and another group must not get its permissions
-                mode &= 0o7707 | (mode & 0o007) << 3
+                if kept.st_gid != made.st_gid:
+                    mode &= 0o7707 | (mode & 0o007) << 3
         new.chmod(mode)
 
 

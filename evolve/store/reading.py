@@ -6,14 +6,13 @@ import io
 import json
 import logging
 import math
-import mmap
 import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -33,6 +32,7 @@ ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MAX_NAMES = 3  # in an error
 _ATTEMPTS = 3  # to read a file that a flush on another host may replace meanwhile
 _HEAP = b"GCOL\x01\0\0\0"  # the beginning of a heap: the signature, version 1, and three empty bytes
+_BLOCK = 2**20  # bytes that are searched for heaps at once
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
@@ -44,9 +44,12 @@ class Reader:
     """Reads plain arrays and texts from an open file.
 
     It reads at most as many bytes as the file has, so that a small file from a stranger cannot fill the memory.
+
+    file: The open file. source: Its path, or its bytes.
     """
 
-    def __init__(self, file: h5py.File) -> None:
+    def __init__(self, file: h5py.File, source: Path | io.BytesIO) -> None:
+        self._source: Path | io.BytesIO | None = source  # None if its heaps of texts have been checked
         # Not the size of the file at the path, because a flush may have replaced that file.
         self._file, self._bytes_left = file, file.id.get_filesize()
         # Opened once: opening the group of a small dataset takes as long as reading the dataset.
@@ -244,6 +247,9 @@ class Reader:
         attribute = self._file.attrs.get_id(name)
         if attribute.shape != () or h5py.check_string_dtype(attribute.dtype) is None:
             raise TypeError(f"{name}: not a text")
+        if self._source is not None:
+            _check_heaps(self._source)
+            self._source = None
         text = self._file.attrs[name]
         return text.decode() if isinstance(text, bytes) else str(text)
 
@@ -372,7 +378,8 @@ def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
     # Folders behind symbolic links come last, so that a folder with a link is yielded by its own name. `seen` ends
     # circles: a link may lead to a folder above it. In Python 3.11 `rglob` would raise an error if `stat` fails, as for
     # a link to too long a name.
-    waiting, seen = [str(path)], set()
+    # Folders above the directory are no part of it, even if a link in it leads there.
+    waiting, seen = [str(path)], {str(above) for above in Path(os.path.realpath(path)).parents}
     while waiting:
         for folder, inner, files in os.walk(waiting.pop(0), onerror=warn):
             real = os.path.realpath(folder)
@@ -381,6 +388,7 @@ def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
                 continue
             seen.add(real)
             yield folder, files
+            inner.sort()  # of two links to a folder, always the same one names its files
             waiting += filter(os.path.islink, (os.path.join(folder, name) for name in inner))
 
 
@@ -454,32 +462,39 @@ def _check_heaps(source: Path | io.BytesIO) -> None:
     and object 0 is the free rest ("Global Heap" in the HDF5 file format specification). The library goes from object
     to object by their sizes. Sectors that a crash has left empty make an object 0 of size 0.
     """
-    if isinstance(source, io.BytesIO):
-        _check_heaps_in(source.getvalue())
-    elif source.stat().st_size:
-        with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            _check_heaps_in(content)
+    # No memory map: if the file is truncated or replaced meanwhile, a read fails, but a map would end the process.
+    with io.BytesIO(source.getvalue()) if isinstance(source, io.BytesIO) else source.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        objects_left = size // 16  # more would overlap, and a stranger's heaps inside heaps would take forever
+        for start in range(0, size, _BLOCK):
+            file.seek(start)
+            block = file.read(_BLOCK + len(_HEAP) - 1)  # a signature may begin at the end of a block
+            found = -1
+            while (found := block.find(_HEAP, found + 1)) >= 0:
+                objects_left = _check_heap(file, start + found, objects_left)
 
 
-def _check_heaps_in(content: bytes | mmap.mmap) -> None:
-    begin = -1
-    while (begin := content.find(_HEAP, begin + 1)) >= 0:
-        place, end = begin + 16, begin + int.from_bytes(content[begin + 8 : begin + 16], "little")
-        while place + 16 <= end:
-            number = int.from_bytes(content[place : place + 2], "little")
-            size = int.from_bytes(content[place + 8 : place + 16], "little")
-            if number == size == 0:
-                raise ValueError(f"a damaged heap of texts at byte {begin:,}")
-            # The size of object 0 includes its 16 bytes of number and size. Other objects end at multiples of 8 bytes.
-            place += size if number == 0 else 16 + -(-size // 8) * 8
+def _check_heap(file: BinaryIO, begin: int, objects_left: int) -> int:
+    """Check the heap that begins at a byte; return how many further objects the file may have."""
+    file.seek(begin + 8)
+    place, end = begin + 16, begin + int.from_bytes(file.read(8), "little")
+    while place + 16 <= end:
+        file.seek(place)
+        head = file.read(16)
+        number, size = int.from_bytes(head[:2], "little"), int.from_bytes(head[8:], "little")
+        objects_left -= 1
+        if number == size == 0 or objects_left < 0:
+            raise ValueError(f"a damaged heap of texts at byte {begin:,}")
+        # The size of object 0 includes its 16 bytes of number and size. Other objects end at multiples of 8 bytes.
+        place += size if number == 0 else 16 + -(-size // 8) * 8
+    return objects_left
 
 
 @contextmanager
 def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Reader]:
     try:
-        _check_heaps(source)
         with _opened_hdf5(source) as file:
-            yield Reader(file)
+            yield Reader(file, source)
     except PermissionError:
         raise InputError(argument, f"a readable {kind}", "a file that this user must not read") from None
     except BlockingIOError:  # HDF5's own lock; evolve keeps no file open for writing
@@ -488,7 +503,7 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
     # h5py raises both. A RecursionError, for deeply nested JSON, is a RuntimeError, too.
     except (OSError, RuntimeError) as error:
         # HDF5 gives the error number of the system only in the text of the error.
-        if f"errno = {errno.ESTALE}," in str(error):
+        if getattr(error, "errno", None) == errno.ESTALE or f"errno = {errno.ESTALE}," in str(error):
             got = "a file that another host has replaced meanwhile"
             raise _ReplacedError(argument, f"a readable {kind}", got, "Read it again.") from None
         got = f"a truncated or foreign file ({error})"

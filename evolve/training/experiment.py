@@ -325,11 +325,14 @@ def validate_new_run(experiment: Experiment) -> None:
     strategy = experiment.strategy(0)
     strategies.check(config.strategy, strategy, experiment.network, config.population)
     for wrapper in config.env.wrappers:
-        if wrapper.name in _FORGETFUL_WRAPPERS:
+        # A module below gymnasium.wrappers has the same class.
+        module, _, name = wrapper.name.partition(":")
+        public = f"gymnasium.wrappers:{name}"
+        if module.startswith("gymnasium.wrappers") and public in _FORGETFUL_WRAPPERS:
             expected = (
                 "wrappers that need nothing of earlier episodes, because each episode begins with a new environment"
             )
-            raise InputError("env.wrappers", expected, wrapper.name, *_FORGETFUL_WRAPPERS[wrapper.name])
+            raise InputError("env.wrappers", expected, wrapper.name, *_FORGETFUL_WRAPPERS[public])
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))

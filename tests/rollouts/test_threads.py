@@ -409,9 +409,13 @@ from evolve.cli.run import main
 from evolve.cluster import watchdog
 from evolve.rollouts.exact_rollout import ExactRollout
 watchdog.patience = lambda limit: 0.5
-play_on = ExactRollout.play_on
+play_on, began = ExactRollout.play_on, threading.Event()
 def hang(part):
-    return play_on(part) if threading.current_thread() is threading.main_thread() else threading.Event().wait()
+    if threading.current_thread() is threading.main_thread():
+        began.wait(30)  # otherwise this thread could play all episodes
+        return play_on(part)
+    began.set()
+    threading.Event().wait()
 ExactRollout.play_on = hang
 main(["-e", "CartPole-v1", "--engine", "exact", "--threads", "2", "-p", "64", "-g", "1", "-o", sys.argv[1],
       "--set", "env.max_episode_seconds=1"])
