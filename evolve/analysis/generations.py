@@ -65,6 +65,8 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         **{f"{name}_fitness": [values[name] for values in fitness] for name in empty},
         "best_connections": best_connections(run),
         "median_connections": median_connections(run),
+        "best_length": [_mean_length(record.lengths[record.champion_candidate]) for record in records],
+        "mean_length": [_mean_length(record.lengths) for record in records],
         "steps": [int(record.steps) for record in records],
         "seconds": [float(record.seconds) for record in records],
         "digest": [record.digest.decode() for record in records],
@@ -75,6 +77,11 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         **{f"held_out_metric_{name}": [*failed[:-1], mean] for name, mean in means.items()},
         **_metric_columns(records),
     }
+
+
+def _mean_length(lengths: Int32) -> float:
+    """Return the mean number of steps of the episodes that were played; NaN if none was."""
+    return statistics.mean(lengths[lengths > 0].astype(np.float64))
 
 
 def best_connections(run: StoredRun) -> list[int]:

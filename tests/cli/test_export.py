@@ -156,6 +156,10 @@ def test_columns_as_csv(here, call, monkeypatch):
     table = evolve.load(run).table()
     assert [row["digest"] for row in rows] == table["digest"]
     assert [float(row["best_fitness"]) for row in rows] == table["best_fitness"]
+    records = [generation.record for generation in evolve.load(run).generations]
+    assert [float(row["mean_length"]) for row in rows] == [float(record.lengths.mean()) for record in records]
+    best = [float(record.lengths[record.champion_candidate].mean()) for record in records]
+    assert [float(row["best_length"]) for row in rows] == best
 
 
 def test_columns_for_tensorboard(here, call):
