@@ -245,7 +245,9 @@ def test_a_run_makes_the_environment_of_an_episode(here):
         assert played.render().shape == (500, 500, 3)
         played.close()
     exact = evolve.train(**SMALL | {"env": {"id": "Cues-v0", "engine": "exact"}}, seed=1, output="exact")
-    with pytest.raises(InputError, match=r"^env\.id: .*Cues-v0"):
+    with pytest.raises(
+        InputError, match=r"^env\.engine: expected gymnasium, or exact for a task .* got exact, Cues-v0"
+    ):
         exact.environment()
 
 

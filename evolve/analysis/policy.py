@@ -52,7 +52,8 @@ class Policy:
         self.experiment = experiment
         # A copy: the given arrays may belong to a stored run, which must not change.
         self.genome = one_genome(genome, "genome").take(np.zeros(1, np.int64))
-        """The weights [1, W] and the mask [1, W]. A change takes effect at the next `reset` without `rows`."""
+        """The weights [1, W] and the mask [1, W]. A change takes effect at the next `reset` without `rows`, which also
+        sets the weights of connections that the mask leaves out to 0."""
         if self.genome.num_weights != experiment.network.num_weights:
             expected = f"{experiment.network.num_weights:,} weights for {experiment.config.network.name}"
             raise InputError("genome", expected, f"{self.genome.num_weights:,}")
@@ -156,6 +157,9 @@ class Policy:
         rows: The number of rows; None for a single observation.
         seeds: A seed for each row, or the seed of the first row.
         """
+        # As in every genome of a run; most networks read the weights alone. All weights of others have no effect.
+        if getattr(self.experiment.network, "evolves_weights", True):
+            self.genome.weights[~self.genome.mask] = 0
         n = _num_networks(rows)
         if len(seeds) < n and seeds[0] + n > 2**63:
             expected = f"at most 2**63 - {n:,} for {n:,} rows, because row i has the seed plus i"

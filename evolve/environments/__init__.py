@@ -97,10 +97,15 @@ def gymnasium_environment(options: EnvOptions) -> Any:
 
     Raises InputError if Gymnasium cannot make it, or for the engine EnvPool.
     """
-    from evolve.environments.gymnasium_making import make_or_explain, maker  # noqa: PLC0415 - needs Gymnasium
+    from evolve.environments.gymnasium_making import (  # noqa: PLC0415 - needs Gymnasium
+        is_registered,
+        make_or_explain,
+        maker,
+    )
 
-    if options.engine == "envpool":
-        raise InputError("env.engine", "gymnasium, or exact for a task that Gymnasium has, too", options.engine)
+    if options.engine == "envpool" or (options.engine == "exact" and not is_registered(options.id)):
+        expected = "gymnasium, or exact for a task that Gymnasium has, too"
+        raise InputError("env.engine", expected, f"{options.engine}, {options.id}")
     return make_or_explain(options, maker(options))
 
 

@@ -276,6 +276,11 @@ def _registered(name: str) -> EnvSpec | None:
     return max(versions, key=lambda spec: spec.version or 0, default=None)
 
 
+def is_registered(name: str) -> bool:
+    """Return whether an environment of this name is registered."""
+    return _registered(name) is not None
+
+
 def _package_of(name: str) -> tuple[str, str]:
     """Return the package that registers environments with such a name, and its module; two empty texts if unknown."""
     return next((found for names, found in _PACKAGES.items() if re.match(names, name)), ("", ""))

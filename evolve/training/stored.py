@@ -174,6 +174,7 @@ def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experi
     if not isinstance(settings, Mapping):
         raise InputError("network", 'a table of settings, such as {"plasticity": 0.0}', repr(settings))
     section = NETWORKS.parse({**experiment.config.network.table(), **settings})
+    NETWORKS.validate(section)  # for example, `trace_rate` has no effect in a neuromodulated network
     other = replace(prepare(experiment.config.model_copy(update={"network": section})), start=experiment.start)
     name = experiment.config.network.name
     # The genome keeps its meaning only in a network of the same kind with the same matrices.

@@ -185,6 +185,16 @@ def test_some_rows_of_a_batch_begin_an_episode(name, rows):
     assert [list(seen[1]) for seen in after] == [list(seen[1]) for seen in before[1:]]
 
 
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_a_connection_can_be_cut_by_the_mask(name):
+    policy, seen = policy_of(name), observed(4)
+    whole = policy.outputs(seen)
+    policy.genome.mask[:] = False
+    policy.reset()
+    assert policy.outputs(seen).tolist() != whole.tolist()
+    assert not any(part.any() for part in policy.weights.values()) or name in ("hebbian-lstm", "plastic-mlp")
+
+
 def test_rows_that_are_no_rows_of_a_batch_are_refused():
     policy = policy_of("elman")
     with pytest.raises(InputError, match=r"rows: expected rows of a batch that has begun, got a single observation"):
