@@ -40,7 +40,13 @@ def jobs_of(part: str, task: Task, networks: list[str], seeds: list[int]) -> lis
     if part == "tune":
         return [job for network in networks for job in tuning(task, network)]
     if part == "judge":
-        return [job for network in networks for job in judged(task, network, seeds)]
+        jobs: list[Job] = []
+        for network in networks:
+            try:
+                jobs += judged(task, network, seeds)
+            except KeyError:  # in the T-maze only two networks were tuned
+                say(f"judge {task.name}: nothing is chosen for {network} yet, so it is left out: --parts tune")
+        return jobs
     if task is not TASKS["cues"] or part == "report":
         return []
     if part == "sweep":

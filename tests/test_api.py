@@ -409,6 +409,11 @@ def test_a_file_that_this_process_writes_is_refused_with_a_cure(here):
     assert evolve.train(**SMALL, output="at", seed=2, resume=True).complete
 
 
+def test_settings_without_effect_on_a_champion_are_refused(run):
+    with pytest.raises(InputError, match=r"network\.init_scale: expected a setting that acts on a champion"):
+        run.evaluate(2, network={"init_scale": 5.0})
+
+
 def test_a_champion_is_evaluated_with_other_settings_of_its_network(tmp_path):
     network = {"name": "hebbian-dag", "hidden": [3], "plasticity": 1.0, "init_sparsity": 0.0}
     run = evolve.train(

@@ -174,6 +174,10 @@ def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experi
     if not isinstance(settings, Mapping):
         raise InputError("network", 'a table of settings, such as {"plasticity": 0.0}', repr(settings))
     section = NETWORKS.parse({**experiment.config.network.table(), **settings})
+    for key in settings:
+        if str(key).startswith("init_"):
+            expected = "a setting that acts on a champion; this one acts on initial genomes alone"
+            raise InputError(f"network.{key}", expected, settings[key])
     NETWORKS.validate(section)  # for example, `trace_rate` has no effect in a neuromodulated network
     other = replace(prepare(experiment.config.model_copy(update={"network": section})), start=experiment.start)
     name = experiment.config.network.name

@@ -184,7 +184,7 @@ def test_a_network_is_drawn_with_its_remaining_connections(call, pendulum, tmp_p
         assert text in texts, text
     assert "neuromodulator" not in texts
     assert any(text.startswith("line width ∝ |weight|, max ") for text in texts) == (kind == "weight")
-    assert any(text.startswith("A Hebbian trace is") for text in texts) == (kind == "trace")
+    assert any(text.startswith("In each step a Hebbian trace grows") for text in texts) == (kind == "trace")
 
 
 def test_any_generation_may_be_drawn(call, pendulum, tmp_path):

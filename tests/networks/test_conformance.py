@@ -110,6 +110,39 @@ def test_an_init_for_many_streams_gives_the_genome_of_each(monkeypatch):
             networks.check({"name": "leaky"}, networks.make({"name": "leaky"}, O, A), A)
 
 
+@pytest.mark.parametrize(("forgotten", "fault"), [("load", "after a second load"), ("move", "after move")])
+def test_state_that_acts_some_steps_later_is_checked(monkeypatch, forgotten, fault):
+    """As the eligibility trace of a rule with three factors."""
+    kind = importlib.import_module("outside").LeakyBatch
+    traces = {}
+    init, load, move, step = kind.__init__, kind.load, kind.move, kind.step
+
+    def made(batch, network, slots):
+        traces[id(batch)] = np.zeros((slots, 1), np.float32)
+        init(batch, network, slots)
+
+    def loaded(batch, slots, *genomes):
+        load(batch, slots, *genomes)
+        if forgotten != "load":
+            traces[id(batch)][slots] = 0
+
+    def moved(batch, sources, targets):
+        move(batch, sources, targets)
+        if forgotten != "move":
+            traces[id(batch)][targets] = traces[id(batch)][sources]
+
+    def stepped(batch, observations):
+        trace = traces[id(batch)][: len(observations)]
+        trace += np.abs(observations[:, :1]) + 1
+        actions = step(batch, observations)
+        return np.where(trace > 4, actions * (trace % 1), actions)
+
+    for name, method in {"__init__": made, "load": loaded, "move": moved, "step": stepped}.items():
+        monkeypatch.setattr(kind, name, method)
+    with pytest.raises(InputError, match=rf"^network\.name: .*got leaky, whose .*{fault}"):
+        networks.check({"name": "leaky"}, networks.make({"name": "leaky"}, O, A), A)
+
+
 @pytest.mark.parametrize(
     ("part", "change", "fault"),
     [
@@ -343,7 +376,7 @@ def test_a_network_of_another_package_that_fails_later_is_named(monkeypatch, tmp
     def changed(self, *given):
         calls.append(0)
         result = original(self, *given)
-        return change(result) if len(calls) > 40 else result
+        return change(result) if len(calls) > (100 if method == "step" else 40) else result  # not in the check
 
     monkeypatch.setattr(batch_kind, method, changed)
     with pytest.raises(EvolveError, match=rf"network\.name: .*got {batch_kind.__name__}, whose {fault}"):

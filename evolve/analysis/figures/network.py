@@ -246,13 +246,17 @@ def draw_champion(champion: Champion, experiment: Experiment, traces: Float32 | 
 
 def _traces_note(experiment: Experiment) -> str:
     """Return an explanation of traces in this experiment."""
+    shown = "The figure shows the traces at the end of an episode, in the mean over the champion's episodes."
+    network = experiment.config.network
+    if network.name != "hebbian-dag":
+        return shown
+    settings = network.table()
+    plasticity, limit = settings["plasticity"], settings["trace_limit"]
+    rate = "output 0 of the network" if settings["neuromodulated"] else f"{settings['trace_rate']:g}"
     traces = (
-        "A Hebbian trace is the sum of a connection's input times its output over an episode. It is large if both "
-        "neurons were often active together. The figure shows the mean over the champion's episodes."
+        f"In each step a Hebbian trace grows by {rate} times the connection's input times the sum that its source "
+        f"layer adds to its target, within ±{limit:g}. {shown}"
     )
-    plasticity = experiment.config.network.table().get("plasticity")
-    if plasticity is None:
-        return traces
     if plasticity:
         return f"{traces} Here traces change the network: {plasticity:g} times the trace is added to the weight."
     return f"{traces} Here traces do not act on the network; a strategy may prune by them."
