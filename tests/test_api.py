@@ -409,6 +409,13 @@ def test_a_file_that_this_process_writes_is_refused_with_a_cure(here):
     assert evolve.train(**SMALL, output="at", seed=2, resume=True).complete
 
 
+def _changes(policy):
+    """Return how far an episode has changed the weights of a policy."""
+    now = policy.weights
+    policy.reset()
+    return {name: part - now[name] for name, part in policy.weights.items()}
+
+
 def test_settings_without_effect_on_a_champion_are_refused(run):
     with pytest.raises(InputError, match=r"network\.init_scale: expected a setting that acts on a champion"):
         run.evaluate(2, network={"init_scale": 5.0})
@@ -428,6 +435,13 @@ def test_a_champion_is_evaluated_with_other_settings_of_its_network(tmp_path):
         run.evaluate(9, network={"hidden": [4]})
     with pytest.raises(evolve.InputError, match=r"^network: expected a table of settings, .* got 'elman'"):
         run.evaluate(9, network="elman")
+    seen = np.ones((3, run.experiment.network.observation_size), np.float32)
+    frozen, learns = run.champion(network={"plasticity": 0.0}), run.champion()
+    assert [frozen.outputs(one).tolist() for one in seen] != [learns.outputs(one).tolist() for one in seen]
+    assert {0.0} == {float(np.abs(part).max()) for part in _changes(frozen).values()}
+    assert max(float(np.abs(part).max()) for part in _changes(learns).values()) > 0
+    exported = evolve.load(run.export(tmp_path / "x.champion")).champion(network={"plasticity": 0.0})
+    assert [exported.outputs(one).tolist() for one in seen] != [learns.outputs(one).tolist() for one in seen]
     for argument, value in (("engine", "auto"), ("network", "auto"), ("threads", None)):
         with pytest.raises(evolve.InputError, match=rf"{argument}: expected .* got '?{value}"):
             run.evaluate(9, **{argument: value})

@@ -290,18 +290,22 @@ class _EvolvedFile:
         digest = stored.digest if stored.num_generations else ""
         return heading, {"held-out return": mean, "work": work, "digest": digest, "file": str(self.path)}
 
-    def champion(self) -> Policy:
+    def champion(self, *, network: Mapping[str, Any] | None = None) -> Policy:
         """Return the final champion as a policy, which needs no environment.
 
         Raises InputError without a champion. A file of an early version does not hold the spaces of observations and
         actions, so its environment must be installed.
-        """
-        return self._policy(GenomeChoice())
 
-    def _policy(self, which: GenomeChoice) -> Policy:
+        network: Settings of the network to change, as for `evaluate`: {"plasticity": 0.0} removes learning.
+        """
+        return self._policy(GenomeChoice(), network)
+
+    def _policy(self, which: GenomeChoice, network: Mapping[str, Any] | None = None) -> Policy:
         self._check_champion()
         experiment = training.reload_policy(self._stored)
         genome, normalizer = training.final_champion(experiment, self._stored, which)
+        if network is not None:
+            experiment = training.with_network(experiment, plain_setting("network", network), for_policy=True)
         origin = f"the {which.title or 'champion'} of seed {self.seed}, digest {self._stored.digest}"
         return Policy(experiment, genome, normalizer, origin)
 
@@ -386,7 +390,12 @@ class Run(_EvolvedFile):
         return verification.compare(self._stored, theirs)
 
     def champion(
-        self, generation: int | None = None, connections: int | None = None, cell: Sequence[int] | None = None
+        self,
+        generation: int | None = None,
+        connections: int | None = None,
+        cell: Sequence[int] | None = None,
+        *,
+        network: Mapping[str, Any] | None = None,
     ) -> Policy:
         """Return the final champion, or another genome of the run, as a policy, which needs no environment.
 
@@ -394,10 +403,11 @@ class Run(_EvolvedFile):
             generation: Return the best candidate of this generation.
             connections: Return the best genome of the front (nsga2) with at most this number of acting connections.
             cell: Return the elite of this cell of the archive (map-elites).
+            network: Settings of the network to change, as for `evaluate`: {"plasticity": 0.0} removes learning.
 
         Raises InputError if there is no such genome, and as `ChampionFile.champion` does.
         """
-        return self._policy(GenomeChoice(generation, connections, cell))
+        return self._policy(GenomeChoice(generation, connections, cell), network)
 
     def population(self, generation: int) -> Genomes:
         """Return the genomes of all candidates of a generation from the run file: `weights` [P, W] and `mask` [P, W].

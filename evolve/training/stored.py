@@ -71,7 +71,7 @@ def reload(
         policy = reload_policy(run)
         config = policy.config.model_copy(update={"compute": compute})
         experiment = _with_environment(replace(policy, config=config), ({"engine": engine} if engine else {}) | changes)
-        return _with_network(experiment, network) if network else experiment
+        return with_network(experiment, network) if network else experiment
     start = _recorded_start(run, config)
     try:
         experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
@@ -96,7 +96,7 @@ def reload(
             raise InputError("env.id", *changed, "The environment has changed since the run. Restore it.")
         raise InputError(str(run.path), "generations that fit its configuration", "arrays of other sizes")
     if network:
-        experiment = _with_network(experiment, network)
+        experiment = with_network(experiment, network)
     return _with_environment(experiment, changes) if changes else experiment
 
 
@@ -169,17 +169,25 @@ def _with_environment(experiment: Experiment, changes: Mapping[str, Any]) -> Exp
     return other
 
 
-def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
-    """Return an experiment with other settings of the network, but the same connections."""
+def with_network(experiment: Experiment, settings: Mapping[str, Any], for_policy: bool = False) -> Experiment:
+    """Return an experiment with other settings of the network, but the same connections.
+
+    Raises InputError for settings without effect, or with which the champion does not fit the network.
+
+    for_policy: Whether the experiment makes policies only, so that its environment need not be installed.
+    """
     if not isinstance(settings, Mapping):
         raise InputError("network", 'a table of settings, such as {"plasticity": 0.0}', repr(settings))
-    section = NETWORKS.parse({**experiment.config.network.table(), **settings})
+    own = experiment.config.network.table()
+    section = NETWORKS.parse({**own, **settings})
     for key in settings:
-        if str(key).startswith("init_"):
+        if str(key).startswith("init_") and settings[key] != own.get(key):
             expected = "a setting that acts on a champion; this one acts on initial genomes alone"
             raise InputError(f"network.{key}", expected, settings[key])
     NETWORKS.validate(section)  # for example, `trace_rate` has no effect in a neuromodulated network
-    other = replace(prepare(experiment.config.model_copy(update={"network": section})), start=experiment.start)
+    config = experiment.config.model_copy(update={"network": section})
+    prepared = prepare_policy(config, experiment.spaces) if for_policy else prepare(config)
+    other = replace(prepared, start=experiment.start)
     name = experiment.config.network.name
     # The genome keeps its meaning only in a network of the same kind with the same matrices.
     if other.config.network.name != name or other.network.blocks != experiment.network.blocks:

@@ -190,7 +190,7 @@ def test_a_run_is_repeated_without_its_source(source, call):
     Path("source.h5").unlink()
     for file in (run.path, "next.champion"):
         call("verify", "--full", file).ok()
-    assert run.evaluate(3, network={"init_scale": 0.5}).returns.shape == (3,)
+    assert run.evaluate(3, network=run.config.network.table()).returns.shape == (3,)
 
 
 def test_a_changed_source_does_not_matter_to_a_resumed_run(source):
