@@ -91,8 +91,8 @@ def _genomes(run: store.Stored) -> dict[str, Float64]:
 def rows_of_genomes(run: store.Stored) -> list[list[str]]:
     """Return a row of texts for each genome of a run's front or archive, below a row of names.
 
-    The first column is the option that chooses the genome, such as "--cell 3,8"; it is empty for a front that is not
-    sorted by connections. Raises InputError if the run has neither a front nor an archive.
+    The first column is the option that chooses the genome, such as "--cell 3,8"; it is empty if no option does. Raises
+    InputError if the run has neither a front nor an archive.
     """
     found = _genomes(run)
     if not isinstance(run, store.StoredRun) or not found:
@@ -106,7 +106,10 @@ def rows_of_genomes(run: store.Stored) -> list[list[str]]:
             option, count = "--cell " + ",".join(map(str, genome.cell)), f"{genome.generation}"
         else:
             connections = genome.measures.get("acting_connections")
-            option = "" if connections is None else f"--connections {connections:.0f}"
+            # With further goals, another member may be better with as few connections.
+            few = [other for other in genomes if other.measures.get("acting_connections", np.inf) <= (connections or 0)]
+            chosen = max(few, key=lambda other: other.fitness, default=None) is genome
+            option = f"--connections {connections:.0f}" if connections is not None and chosen else ""
             count = f"{genome.evaluations}"
         measures = (f"{value:.4g}" for value in genome.measures.values())
         rows.append([option, statistics.number(genome.fitness), *measures, count])

@@ -1,5 +1,6 @@
 """Plans runs: makes runs from arguments, and tells their size and their effect on files. Nothing here writes."""
 
+import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -183,6 +184,7 @@ def file_bytes(experiment: Experiment) -> int:
     sizes["L"] = config.episodes * min(steps, MAX_HASHED_STEPS)
     if config.normalize_observations:
         sizes["O"] = network.observation_size
+    sizes["C"] = math.prod(getattr(config.strategy.options, "cells", (0,)))  # of an archive
     return config.generations * schema.generation_bytes(sizes, config.output.genomes == "all")
 
 

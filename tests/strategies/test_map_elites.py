@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 import evolve
 from evolve import networks, store
 from evolve.analysis import figures
+from evolve.analysis.figures import comparison
 from evolve.config import Config, parse
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.strategies import AskedGenomes, Results, from_table, make
 from evolve.strategies.map_elites import best_of_cells, cells_of
+from evolve.training import prepare
+from evolve.training.plan import file_bytes
 from evolve.verification import choose_episode, playing
 
 NUMBERS = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 0.5, 1.0, 7.0, np.inf, np.nan])
@@ -456,6 +459,22 @@ def test_an_archive_is_drawn(made, call, tmp_path):
     assert call("plot", made.path, "--front").code == 2
     with pytest.raises(InputError, match=r"expected a run with a front"):
         made.front()
+
+
+def test_a_fine_archive_is_a_picture_in_a_file_of_vectors(made, monkeypatch, tmp_path):
+    """A path for each of 100,000 cells would take 28 MB, and edges would hide the cells."""
+    drawn = [made.plot_archive().save(tmp_path / "few.svg").read_text()]
+    monkeypatch.setattr(comparison, "MOST_EDGED", 2)
+    drawn.append(made.plot_archive().save(tmp_path / "many.svg").read_text())
+    # The colour bar is a picture in both.
+    assert [text.count("<image") for text in drawn] == [1, 2]
+
+
+def test_the_size_of_a_run_file_includes_the_archive(made):
+    table = {"name": "map-elites", "descriptors": NAMES, "cells": [100, 100], "bounds": [[-1.0, 1.0]] * 2}
+    config = made.config.model_copy(update={"strategy": parse(Config, {"strategy": table}).strategy})
+    more = file_bytes(prepare(config)) - file_bytes(prepare(made.config))
+    assert more == 8 * (100 * 100 - 30) * made.config.generations
 
 
 @pytest.mark.parametrize(

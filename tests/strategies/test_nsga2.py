@@ -17,6 +17,7 @@ import evolve
 from evolve import networks, store
 from evolve.analysis import figures
 from evolve.analysis.figures import comparison
+from evolve.cli.info import rows_of_genomes
 from evolve.config import Config, parse
 from evolve.errors import InputError
 from evolve.genome import Genomes
@@ -389,6 +390,36 @@ def test_no_member_of_a_front_dominates_another_by_a_metric(tmp_path):
         stored = run.generations[generation].record.front
         assert [member.fitness for member in members] == [stored[member.candidate] for member in members]
         assert len(members) == np.count_nonzero(~np.isnan(stored))
+
+
+def test_only_options_that_choose_a_member_are_listed_with_it(tmp_path):
+    run = evolve.train(
+        env={"id": "Pendulum-v1", "engine": "exact", "metrics": ["mean_observation_2"]},
+        normalize_observations=True, network={"name": "mlp", "hidden": [3]}, generations=6, population=24, episodes=1,
+        strategy={"name": "nsga2", "minimize": ["acting_connections", "mean_observation_2"]}, output=tmp_path,
+        held_out_episodes=1,
+    )  # fmt: skip
+    _, *rows = rows_of_genomes(store.read(run.path))
+    members = run.front()
+    assert len(rows) == len(members)
+    listed = [(row[0], member) for row, member in zip(rows, members, strict=True) if row[0]]
+    assert 0 < len(listed) < len(members)
+    for option, member in listed:
+        chosen = run.champion(connections=int(option.split()[1])).genome
+        assert (chosen.weights == member.genome.weights).all()
+
+
+def test_volumes_of_several_runs_have_one_reference(made):
+    stored = store.read(made.path)
+    first = replace(stored, records=stored.records[:1])
+    whole, point = (line.get_ydata() for line in figures.draw_front([stored, first]).axes[1].lines)
+    assert whole[0] == point[0]
+    assert whole[0] < whole[-1]
+
+
+def test_a_race_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"racing\.rounds: expected no rounds with nsga2, .* more than their fitness"):
+        evolve.train(env="CartPole-v1", strategy="nsga2", episodes=4, racing={"rounds": [1]}, output=tmp_path)
 
 
 def test_the_fronts_of_a_run_take_no_memory_for_all_genomes(tmp_path):

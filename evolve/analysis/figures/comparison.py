@@ -33,6 +33,8 @@ MOST_PANELS = 10
 """The largest number of runs that have a panel each. More panels could not be compared, and take minutes to draw."""
 _EARLIER = (0.02, 0.1, 0.3)  # shares of a single run's generations; the fronts after them are drawn, too
 _MARKERS = "os^v"  # of fronts; the next marker is used when all colours are used up
+MOST_EDGED = 40
+"""The most cells along an axis of a heat map whose cells have edges."""
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
 # A logarithmic axis begins at the smallest positive measure, but at 1 or above.
 _WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of its beginning
@@ -293,6 +295,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
         # Fronts can lie anywhere, so no fixed place is free for the legend. Its lines are long enough for two dashes.
         top.legend(loc="best", fontsize=8, handlelength=3.2)
     _draw_volumes(bottom, histories, minimizes)
+    bottom.set_title(f"Hypervolume{omitted}")
     if titled:
         _set_title(figure, runs)
     return figure
@@ -363,20 +366,18 @@ def _set_scale(panel: Any) -> None:
 
 
 def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], minimizes: bool) -> None:
-    """Draw the hypervolume over generations, a line for each run."""
+    """Draw the hypervolume over generations, a line for each run. All runs have one reference point."""
     sign = np.array([1.0, -1.0 if minimizes else 1.0])  # times this, larger is better in both objectives
-    all_points = [np.concatenate(fronts) * sign for fronts in histories]
-    best = np.concatenate(all_points).max(axis=0)
-    for n, (fronts, points) in enumerate(zip(histories, all_points, strict=True)):
-        reference = points.min(axis=0)
-        # The area of the rectangle is 0 if all points are equal in one of the objectives.
-        whole = float(np.prod(best - reference)) or 1.0
+    points = np.concatenate([front for fronts in histories for front in fronts]) * sign
+    best, reference = points.max(axis=0), points.min(axis=0)
+    # The area of the rectangle is 0 if all points are equal in one of the objectives.
+    whole = float(np.prod(best - reference)) or 1.0
+    for n, fronts in enumerate(histories):
         shown = np.unique(np.linspace(0, len(fronts) - 1, _MOST_VOLUMES).astype(int))
         shares = [hypervolume(fronts[generation] * sign, reference) / whole for generation in shown]
         _draw_over_generations(panel, shown, shares, **style.line_style(n))
     panel.set_ylim(0, 1.02)
     panel.set_ylabel("share")
-    panel.set_title("Hypervolume")
 
 
 def _draw_over_generations(panel: Any, generations: Any, values: Any, **appearance: Any) -> None:
@@ -411,7 +412,7 @@ def draw_archive(run: StoredRun, titled: bool = True) -> Any:
     _draw_cells(top, archives[-1], strategy, [_in_words(name, run) for name in strategy.measured])
     filled = np.count_nonzero(~np.isnan(archives), axis=1)
     _draw_over_generations(bottom, np.arange(len(filled)), filled, color=COLOURS[0])
-    bottom.set_ylim(0, None)
+    bottom.set_ylim(0, max(1.0, bottom.get_ylim()[1]))
     bottom.set_ylabel("filled cells")
     bottom.set_title(f"{filled[-1]:,} of {archives.shape[1]:,} cells filled")
     bottom.yaxis.get_major_locator().set_params(integer=True)
@@ -443,13 +444,16 @@ def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequen
     y = others[0] if others else np.array([0.0, 1.0])
     grid = grid.reshape(len(x) - 1, len(y) - 1)
     known = np.ma.masked_invalid(grid)
+    # Edges would cover small cells, and a file of vectors would have a path for each of many cells.
+    is_fine = max(grid.shape) > MOST_EDGED
+    edges = {"rasterized": True} if is_fine else {"edgecolors": PAPER, "linewidth": 0.6}
     # The rows of `pcolormesh` are along y, and the rows of the grid are along x.
-    mesh = panel.pcolormesh(x, y, known.T, cmap="viridis", edgecolors=PAPER, linewidth=0.6)
+    mesh = panel.pcolormesh(x, y, known.T, cmap="viridis", **edges)
     if known.count():
         best = np.unravel_index(int(np.nanargmax(grid)), grid.shape)
         middle = ((x[best[0]] + x[best[0] + 1]) / 2, (y[best[1]] + y[best[1] + 1]) / 2)
         panel.plot(*middle, "D", ms=7, color=COLOURS[1], mec=PAPER, mew=1.0)
-    panel.get_figure().colorbar(mesh, ax=panel, label="fitness")
+        panel.get_figure().colorbar(mesh, ax=panel, label="fitness")
     panel.grid(visible=False)
     panel.axvspan(x[0], x[-1], color=GRID, lw=0, zorder=0)  # empty cells; a background would be lost on a page
     panel.set_xlabel(names[0])

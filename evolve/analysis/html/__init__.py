@@ -36,7 +36,7 @@ MOST_EXPERIMENTS = 12
 _NO_EPISODE_PLAYED = "No film was made, as no episode was played."
 _FRONT = (
     "The front: genomes for which no other genome is as good in all goals and better in one. The hypervolume is the "
-    "area that the front dominates, as a share of the rectangle from the run's worst values to its best values."
+    "area that the front dominates, as a share of the rectangle from the worst to the best values of all its fronts."
 )
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
 _FILM_SECONDS = 12.0
