@@ -41,7 +41,7 @@ def export_policy(policy: "Policy", path: Path) -> Path:
     """Write a policy in the format that the ending of the path names; see `Policy.export`."""
     check_writable(path, tuple(FORMATS.values()))
     if path.suffix == ".c":
-        content = c_source(policy.experiment, policy.genome, policy.normalizer, _title(policy)).encode()
+        content = c_source(policy.experiment, policy.acting_genome, policy.normalizer, _title(policy)).encode()
     elif path.suffix == ".json":
         content = (json.dumps(to_json(policy), indent=1) + "\n").encode()
     elif path.suffix == ".onnx":
@@ -62,8 +62,9 @@ def to_json(policy: "Policy") -> dict[str, Any]:
     """Return a policy as a table for JSON, see docs/champions.md. Raises InputError if a weight is not finite."""
     experiment = policy.experiment
     network, section = experiment.network, experiment.config.network.table()
-    mask = policy.genome.mask[0]
-    if not np.isfinite(policy.genome.weights[0, mask]).all():
+    genome = policy.acting_genome
+    mask = genome.mask[0]
+    if not np.isfinite(genome.weights[0, mask]).all():
         raise InputError("network", "finite weights, because JSON has no others", "NaN or infinity")
     is_static = bool(getattr(network, "is_static", False))
     if is_static:
@@ -73,7 +74,7 @@ def to_json(policy: "Policy") -> dict[str, Any]:
     matrices = []
     for block in network.blocks:
         place = slice(block.start, block.stop)
-        weights = _matrix(static_weights, block) if is_static else policy.genome.weights[0, place]
+        weights = _matrix(static_weights, block) if is_static else genome.weights[0, place]
         sizes = {"layer": block.layer, "source": block.source, "rows": block.rows, "columns": block.columns}
         span = {} if block.span is None else {"span": list(block.span)}
         numbers = {"weights": _numbers(weights), "mask": mask[place].astype(int).tolist()}
@@ -220,7 +221,8 @@ def _are_outputs_of(policy: "Policy", layers: Layers) -> bool:
     A network of another package may state `is_static = True` although it does not consist of tanh layers.
     """
     batch = policy.experiment.network.batch(1, "numpy")
-    batch.load(np.zeros(1, np.intp), policy.genome.weights, policy.genome.mask, np.zeros(1, np.int64))
+    genome = policy.acting_genome
+    batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, np.zeros(1, np.int64))
     previous = [np.zeros(size, np.float32) for size in layers.sizes]
     for step in range(3):
         observation = np.sin(np.arange(layers.sizes[0], dtype=np.float32) + 2 * step)

@@ -15,7 +15,7 @@ from evolve.cluster.cores import usable_memory
 from evolve.environments import Codec, Spaces
 from evolve.environments.spaces import Space, check_observation, kind_of, member_of, members_of
 from evolve.errors import InputError, check_path, check_whole, one_line, pluralize, sanitize
-from evolve.genome import Block, Genomes, one_genome
+from evolve.genome import Block, Genomes, one_genome, pruned
 from evolve.networks import Batch, Network
 from evolve.numerics import host_backend, restore_ieee
 from evolve.rollouts.inference import ObservationNormalizer
@@ -52,8 +52,9 @@ class Policy:
         self.experiment = experiment
         # A copy: the given arrays may belong to a stored run, which must not change.
         self.genome = one_genome(genome, "genome").take(np.zeros(1, np.int64))
-        """The weights [1, W] and the mask [1, W]. A change takes effect at the next `reset` without `rows`, which also
-        sets the weights of connections that the mask leaves out to 0."""
+        """The weights [1, W] and the mask [1, W]. A change takes effect at the next `reset` without `rows`."""
+        self.acting_genome = self.genome
+        """The genome at the last such `reset`. A connection that its mask leaves out has the weight 0."""
         if self.genome.num_weights != experiment.network.num_weights:
             expected = f"{experiment.network.num_weights:,} weights for {experiment.config.network.name}"
             raise InputError("genome", expected, f"{self.genome.num_weights:,}")
@@ -147,7 +148,7 @@ class Policy:
             if not self._remembers or not len(chosen):
                 return
             # A network with memory has a slot for each row.
-            genomes = self.genome.take(np.zeros(len(chosen), np.int64))
+            genomes = self.acting_genome.take(np.zeros(len(chosen), np.int64))
             own = seeds if several else [check_whole("seed", seeds[0] + row, 0) for row in chosen.tolist()]
             self._networks.load(chosen.astype(np.intp), genomes.weights, genomes.mask, np.array(own, np.int64))
 
@@ -157,9 +158,6 @@ class Policy:
         rows: The number of rows; None for a single observation.
         seeds: A seed for each row, or the seed of the first row.
         """
-        # As in every genome of a run; most networks read the weights alone. All weights of others have no effect.
-        if getattr(self.experiment.network, "evolves_weights", True):
-            self.genome.weights[~self.genome.mask] = 0
         n = _num_networks(rows)
         if len(seeds) < n and seeds[0] + n > 2**63:
             expected = f"at most 2**63 - {n:,} for {n:,} rows, because row i has the seed plus i"
@@ -180,7 +178,9 @@ class Policy:
                 self._scaling = ObservationNormalizer(self._observations, backend)
                 self._scaling.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
             self._slots = slots  # last, so that a call after a MemoryError makes the networks again
-        genomes = self.genome.take(np.zeros(slots, np.int64))
+        # Most networks read the weights alone, which are 0 at absent connections, as in every genome of a run.
+        self.acting_genome = pruned(self.genome.weights, self.genome.mask)
+        genomes = self.acting_genome.take(np.zeros(slots, np.int64))
         seeds = seeds if len(seeds) == slots else [seeds[0] + row for row in range(slots)]
         self._networks.load(np.arange(slots), genomes.weights, genomes.mask, np.array(seeds, np.int64))
         self._at_start = True  # whether the episode has had no observation
@@ -285,7 +285,7 @@ class Policy:
         network = self.experiment.network
         if not network.num_traces:
             return {}
-        traces = np.where(self.genome.mask, self._networks.traces(np.arange(self._slots)), np.float32(0))
+        traces = np.where(self.acting_genome.mask, self._networks.traces(np.arange(self._slots)), np.float32(0))
         return self._named(traces, network.blocks)
 
     @property
@@ -300,7 +300,7 @@ class Policy:
         network = self.experiment.network
         if not hasattr(self._networks, "weights"):
             if getattr(network, "is_static", False):  # its genome is its matrices, end to end
-                return self._named(self.genome.weights, network.blocks)
+                return self._named(self.acting_genome.weights, network.blocks)
             expected = "a network with batches that report their weights (`Batch.weights`)"
             raise InputError("network.name", expected, self.experiment.config.network.name)
         return self._named(self._networks.weights(np.arange(self._slots)), list(_weight_blocks(network)))

@@ -304,9 +304,10 @@ class _EvolvedFile:
         self._check_champion()
         experiment = training.reload_policy(self._stored)
         genome, normalizer = training.final_champion(experiment, self._stored, which)
-        if network is not None:
-            experiment = training.with_network(experiment, plain_setting("network", network), for_policy=True)
         origin = f"the {which.title or 'champion'} of seed {self.seed}, digest {self._stored.digest}"
+        if network:
+            experiment = training.with_network(experiment, plain_setting("network", network), for_policy=True)
+            origin += f", with {assignments({'network': network})}"
         return Policy(experiment, genome, normalizer, origin)
 
     def export(self, path: str | Path) -> Path:

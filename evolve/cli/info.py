@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from evolve import environments, store, strategies
+from evolve import environments, store, strategies, training
 from evolve.analysis import progress, statistics
 from evolve.analysis.champion import Elite, champion_of, elites_of, members_of_front
 from evolve.analysis.run_groups import mask_unit
@@ -99,6 +99,7 @@ def rows_of_genomes(run: store.Stored) -> list[list[str]]:
         expected = "a run with a front or an archive (strategy nsga2 or map-elites)"
         raise InputError("--genomes", expected, f"{run.path} without either")
     genomes = elites_of(run) if "archive" in found else members_of_front(run, None)
+    strategy, state = training.restore(training.reload_policy(run), run)
     names = [*genomes[0].measures] if genomes else []
     rows = [["", "fitness", *names, "generation" if "archive" in found else "evaluations"]]
     for genome in genomes:
@@ -107,9 +108,8 @@ def rows_of_genomes(run: store.Stored) -> list[list[str]]:
         else:
             connections = genome.measures.get("acting_connections")
             # With further goals, another member may be better with as few connections.
-            few = [other for other in genomes if other.measures.get("acting_connections", np.inf) <= (connections or 0)]
-            chosen = max(few, key=lambda other: other.fitness, default=None) is genome
-            option = f"--connections {connections:.0f}" if connections is not None and chosen else ""
+            is_chosen = connections is not None and strategy.select(state, int(connections)) == genome.genome
+            option = f"--connections {connections:.0f}" if is_chosen else ""
             count = f"{genome.evaluations}"
         measures = (f"{value:.4g}" for value in genome.measures.values())
         rows.append([option, statistics.number(genome.fitness), *measures, count])

@@ -336,7 +336,7 @@ def validate_new_run(experiment: Experiment) -> None:
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
-    if rounds and strategy.measured:
+    if rounds and strategy.measured and not strategies.is_added(config.strategy):
         expected = f"no rounds with {config.strategy.name}, which keeps candidates for more than their fitness"
         raise InputError("racing.rounds", expected, list(rounds))
     keep, default = config.racing.keep, RacingOptions().keep

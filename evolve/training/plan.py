@@ -184,7 +184,9 @@ def file_bytes(experiment: Experiment) -> int:
     sizes["L"] = config.episodes * min(steps, MAX_HASHED_STEPS)
     if config.normalize_observations:
         sizes["O"] = network.observation_size
-    sizes["C"] = math.prod(getattr(config.strategy.options, "cells", (0,)))  # of an archive
+    # Not by the class of the options, because its module would be imported for every experiment.
+    if config.strategy.name == "map-elites":
+        sizes["C"] = math.prod(getattr(config.strategy.options, "cells", (0,)))
     return config.generations * schema.generation_bytes(sizes, config.output.genomes == "all")
 
 

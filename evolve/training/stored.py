@@ -181,10 +181,11 @@ def with_network(experiment: Experiment, settings: Mapping[str, Any], for_policy
     own = experiment.config.network.table()
     section = NETWORKS.parse({**own, **settings})
     for key in settings:
-        if str(key).startswith("init_") and settings[key] != own.get(key):
+        if key in ("init_scale", "init_sparsity") and settings[key] != own.get(key) and own["name"] in NETWORKS:
             expected = "a setting that acts on a champion; this one acts on initial genomes alone"
             raise InputError(f"network.{key}", expected, settings[key])
-    NETWORKS.validate(section)  # for example, `trace_rate` has no effect in a neuromodulated network
+    if any(section.table().get(key) != own.get(key) for key in settings):
+        NETWORKS.validate(section)  # for example, `trace_rate` has no effect in a neuromodulated network
     config = experiment.config.model_copy(update={"network": section})
     prepared = prepare_policy(config, experiment.spaces) if for_policy else prepare(config)
     other = replace(prepared, start=experiment.start)

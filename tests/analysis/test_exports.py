@@ -130,6 +130,7 @@ def test_a_graph_of_a_network_that_learns_is_refused(network, suffix, tmp_path):
 def test_weights_that_json_does_not_have_are_refused(tmp_path):
     policy = policy_of({"name": "mlp"})
     policy.genome.weights[:] = np.nan
+    policy.reset()
     with pytest.raises(InputError, match="finite weights"):
         policy.export(tmp_path / "a.json")
 

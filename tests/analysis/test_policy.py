@@ -193,6 +193,9 @@ def test_a_connection_can_be_cut_by_the_mask(name):
     policy.reset()
     assert policy.outputs(seen).tolist() != whole.tolist()
     assert not any(part.any() for part in policy.weights.values()) or name in ("hebbian-lstm", "plastic-mlp")
+    policy.genome.mask[:] = True
+    policy.reset()
+    assert name in ("hebbian-dag", "binary-mask-mlp") or policy.outputs(seen).tolist() == whole.tolist()
 
 
 def test_rows_that_are_no_rows_of_a_batch_are_refused():

@@ -376,7 +376,7 @@ def test_a_network_of_another_package_that_fails_later_is_named(monkeypatch, tmp
     def changed(self, *given):
         calls.append(0)
         result = original(self, *given)
-        return change(result) if len(calls) > (100 if method == "step" else 40) else result  # not in the check
+        return change(result) if len(calls) > (150 if method == "step" else 40) else result  # not in the check
 
     monkeypatch.setattr(batch_kind, method, changed)
     with pytest.raises(EvolveError, match=rf"network\.name: .*got {batch_kind.__name__}, whose {fault}"):
