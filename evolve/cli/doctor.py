@@ -29,7 +29,7 @@ from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport
 from evolve.cluster.cores import number_of_cores
-from evolve.cluster.hosts import Launcher, mpirun_environment
+from evolve.cluster.hosts import MPI_PROBE, Launcher, mpirun_environment
 from evolve.cluster.supervision import SESSION_FOLDER, kill_launcher
 from evolve.errors import SOURCE, InputError, install_command, is_installed, on_error, sanitize
 from evolve.numerics import cupy_device, native, portable
@@ -56,16 +56,6 @@ SECONDS = 120.0
 """The time limit of a process; it includes the compilation of kernels for a GPU."""
 _CHECK_EVERY = 0.1  # seconds between two checks whether to stop
 _MARK = "evolve.doctor: "  # precedes the value in the output of a probe
-_MPI_PROBE = """
-import json, sys
-import mpi4py
-from mpi4py import MPI
-found = [MPI.COMM_WORLD.size, MPI.Get_library_version(), mpi4py.__version__]
-if MPI.COMM_WORLD.rank == 0:
-    print(sys.argv[1] + json.dumps(found), flush=True)
-"""
-"""A Python program that tests whether ranks find each other. Rank 0 prints one line: the program's argument and a JSON
-list. The list has the number of ranks, and the versions of the MPI library and of mpi4py."""
 _GPU_PROBE = f"""
 import json
 from evolve.cli.doctor import try_gpu
@@ -214,7 +204,7 @@ def _mpi(transport: Transport, stopping: threading.Event) -> Finding:
     except InputError as error:
         state: State = "missing" if error.got == "none" else "broken"  # "none": there is no mpirun
         return Finding("MPI", state, f"mpi4py; expected {error.expected}, got {error.got}. {install_command('mpi')}")
-    words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", _MPI_PROBE, _MARK]
+    words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", MPI_PROBE, _MARK]
     found, why = run_probe(words, mpirun_environment(), stopping)
     started = f"mpirun of {launcher.version} ({launcher.path})"
     if found is None:

@@ -41,6 +41,16 @@ _PASSED = (
 )  # fmt: skip
 _PASSED_GROUPS = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
 """Open MPI must pass these variables, and variables with these prefixes, to ranks on other hosts."""
+MPI_PROBE = """
+import json, sys
+import mpi4py
+from mpi4py import MPI
+found = [MPI.COMM_WORLD.size, MPI.Get_library_version(), mpi4py.__version__]
+if MPI.COMM_WORLD.rank == 0:
+    print(sys.argv[1] + json.dumps(found), flush=True)
+"""
+"""A Python program that tests whether ranks find each other. Rank 0 prints one line: the program's argument and a JSON
+list. The list has the number of ranks, and the versions of the MPI library and of mpi4py."""
 _INTEL = "Intel MPI"
 _VERSIONS = {
     "Open MPI": r"\(Open MPI\) (\S+)",
