@@ -39,7 +39,7 @@ class Champion:
     Attributes:
         weights: [W].
         mask: [W].
-        generation: The generation whose best candidate it was; None for a held-out champion or a genome with a name.
+        generation: The generation in which it was the best; None for a held-out champion or a genome with a name.
         name: The description of a genome of a front or an archive; empty for other genomes.
     """
 

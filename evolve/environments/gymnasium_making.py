@@ -185,7 +185,7 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         # A class or a function must be an attribute of the module; a registered name only has to be registered.
         what = f"{name_of_env} from {own}" if own and _attribute(own, name_of_env) is not None else own
         cure = f"Put the wrapper into {own}, or import {what} in {module} and write " if own else "Write "
-        if own and _is_installed(module):  # a user does not change it
+        if own and _is_installed(module):  # users do not change an installed package
             cure = "Import both in a module of yours, and name that module for both: "
             both = Setting("env.id", f"mine:{name_of_env}"), " and ", Setting("env.wrappers", (f"mine:{attribute}",))
             raise InputError("env.wrappers", expected, name, cure, *both, ".")

@@ -378,7 +378,7 @@ def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
     # Folders behind symbolic links come last, so that a folder with a link is yielded by its own name. `seen` ends
     # circles: a link may lead to a folder above it. In Python 3.11 `rglob` would raise an error if `stat` fails, as for
     # a link to too long a name.
-    # Folders above the directory are no part of it, even if a link in it leads there.
+    # Folders above the directory do not belong to it, even if a link in it leads there.
     waiting, seen = [str(path)], {str(above) for above in Path(os.path.realpath(path)).parents}
     while waiting:
         for folder, inner, files in os.walk(waiting.pop(0), onerror=warn):

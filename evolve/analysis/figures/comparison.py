@@ -34,7 +34,7 @@ MOST_PANELS = 10
 _EARLIER = (0.02, 0.1, 0.3)  # shares of a single run's generations; the fronts after them are drawn, too
 _MARKERS = "os^v"  # of fronts; the next marker is used when all colours are used up
 MOST_EDGED = 40
-"""The most cells along an axis of a heat map whose cells have edges."""
+"""The largest number of cells along an axis with which the cells of a heat map have edges."""
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
 # A logarithmic axis begins at the smallest positive measure, but at 1 or above.
 _WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of its beginning
