@@ -13,6 +13,7 @@ FOLDERS = [f"evolve/{package}/kernels" for package in ("numerics", "networks", "
 """Headers include each other by name, from any of these folders."""
 FLAGS = [
     "-O3",
+    "-fno-fast-math",  # takes back -ffast-math, -Ofast and the like in the user's CFLAGS, which come before these flags
     "-ffp-contract=off",  # a fused multiply-add rounds once instead of twice, which changes bits
     "-fno-math-errno",  # sqrt becomes one instruction, with the same bits
     "-fno-trapping-math",  # vectors may compute a number that only one lane needs; no code reads the processor's flags
@@ -36,6 +37,8 @@ KERNELS = {
     "include_dirs": FOLDERS,
     "define_macros": [("SOURCES", f'"{fingerprint()}"')],
     "extra_compile_args": [*FLAGS, *(word for header in headers(*FOLDERS[1:3]) for word in ("-include", header))],
+    # With -ffast-math in CFLAGS, some versions of gcc would link code that flushes denormal numbers to zero.
+    "extra_link_args": ["-fno-fast-math"],
     "optional": True,  # without a compiler, array operations do the work, with the same bits
 }
 

@@ -46,6 +46,7 @@ from evolve.config import Config, parse, read_table, set_key
 from evolve.environments.exact import TASKS
 from evolve.errors import EvolveError, InputError
 from evolve.networks import NETWORKS
+from evolve.shapes import ceil_div
 from evolve.strategies import STRATEGIES
 from evolve.training import Experiment, load_config, prepare, restore, validate_new_run
 from evolve.training.plan import plan_from_arguments
@@ -318,7 +319,7 @@ def flip(image: bytes, draw: random.Random) -> bytes:
     changed = bytearray(image)
     if draw.random() < 0.3:
         size = draw.choice([512, 4096])
-        begin = draw.randrange(-(-len(changed) // size)) * size
+        begin = draw.randrange(ceil_div(len(changed), size)) * size
         changed[begin : begin + size] = bytes(len(changed[begin : begin + size]))
         return bytes(changed)
     for _ in range(draw.choice([1, 1, 2, 8])):

@@ -35,7 +35,10 @@ __all__ = [
 _PACKAGES = ("networks", "strategies")
 _HOMES = dict.fromkeys(("EpisodeError", "EvolveError", "InputError", "RunError", "Stopped"), "evolve.errors")
 _HOMES["register_task"] = "evolve.environments"
-"""By name: the modules of the objects that do not come from `evolve.api`."""
+"""By name: the modules of the objects that do not come from `evolve.api`.
+
+A module with an environment may need only these objects. `evolve.api` would import the analysis, too.
+"""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The letters of array shapes, and the checks of an array's shape and type.
+"""The letters of array shapes, the checks of an array's shape and type, and a division for sizes.
 
 | letter | means |
 |---|---|
@@ -30,6 +30,11 @@ UInt8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
 Slots = NDArray[np.intp]
 """[k], the numbers of k different slots."""
+
+
+def ceil_div(number: int, divisor: int) -> int:
+    """Return number / divisor, rounded up."""
+    return -(-number // divisor)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

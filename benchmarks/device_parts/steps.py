@@ -19,6 +19,7 @@ from evolve.numerics import native
 from evolve.numerics.device import device
 from evolve.numerics.device_protocol import WIDTH as TILE
 from evolve.numerics.device_protocol import DeviceMemoryError
+from evolve.shapes import ceil_div
 
 Row = dict[str, Any]
 
@@ -53,7 +54,7 @@ class _Column:
 
     def measure(self, slots: int, measurement: Callable[[], float | tuple[float, float]]) -> Any:
         """Return the result of a measurement, or the reason why it was not made, a string."""
-        tiles = -(-slots // self.tile)
+        tiles = ceil_div(slots, self.tile)
         expected = 0.0 if self.last is None else self.last[1] * tiles / self.last[0]
         if expected >= self.budget.left:
             return "it would take too long"

@@ -22,6 +22,7 @@ from evolve import environments
 from evolve.environments import Engine, Recording
 from evolve.numerics import native
 from evolve.numerics.streams import Purpose, environment_seeds
+from evolve.shapes import ceil_div
 from evolve.store.disk import atomic_write
 from exact_parts.players import BOX2D_TASKS, PLAYERS, Box2DTask, play
 
@@ -107,7 +108,7 @@ def compare(part: Part) -> Compared:
 
 def parts_of(episodes: int) -> list[Part]:
     """Return parts with about `episodes` episodes together, as many for each task and player."""
-    each = -(-episodes // (len(BOX2D_TASKS) * len(PLAYERS)))
+    each = ceil_div(episodes, len(BOX2D_TASKS) * len(PLAYERS))
     return [
         Part(task, player, first, min(_EPISODES, each - first))
         for first in range(0, each, _EPISODES)

@@ -8,6 +8,7 @@ import numpy as np
 
 from evolve.numerics import native, portable
 from evolve.numerics.device_protocol import MOST_PARTS, WIDTH
+from evolve.shapes import ceil_div
 from gpu_parts.context import Context, NotMeasuredError, Outcome
 
 NAMES = ("exp", "tanh", "sigmoid")
@@ -53,7 +54,7 @@ def compare(context: Context) -> Outcome:
             np.add(offsets, np.uint32(start), out=bits[n])
             work.upload(x.address, bits[n])
             for k, name in enumerate(NAMES):
-                blocks = -(-chunk // (WIDTH * MOST_PARTS))
+                blocks = ceil_div(chunk, WIDTH * MOST_PARTS)
                 work.launch(name, blocks, MOST_PARTS, x.address, y.address + 4 * chunk * k, chunk)
             work.download(y.address, answers[n])
             work.wait()

@@ -10,6 +10,7 @@ from evolve import networks
 from evolve.networks import Network
 from evolve.numerics import host_backend
 from evolve.rollouts.inference import Inference, make_inference
+from evolve.shapes import ceil_div
 from evolve.strategies import initial_genomes
 from gpu_parts.context import Context, Outcome
 
@@ -54,7 +55,7 @@ def compare(context: Context) -> Outcome:
     groups = [(name, list(group)) for name, group in itertools.groupby(VARIANTS, lambda table: table["name"])]
     to_do = len(VARIANTS)
     for name, variants in groups:
-        ticks = -(-(1_000 if context.emulated else _STEPS) // len(variants) // slots)
+        ticks = ceil_div(1_000 if context.emulated else _STEPS, len(variants) * slots)
         figures[name] = {"steps": 0, "differing": 0}
         for number, table in enumerate(variants):
             until = time.monotonic() + (context.left - _SPARE) / to_do

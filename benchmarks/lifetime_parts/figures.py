@@ -15,6 +15,7 @@ from evolve.analysis.figures.style import (
     new_figure,
     styled,
 )
+from evolve.shapes import ceil_div
 from lifetime_parts.bounds import Array, cues_by_presentation, reversal_by_trial
 from lifetime_parts.presets import TASKS
 from lifetime_parts.tables import Results, Sweep
@@ -37,8 +38,8 @@ def draw_lives(found: Mapping[str, Results], optima: Mapping[str, Array]) -> Any
     Lines are means over seeds and held-out lives; bands reach from the worst to the best seed. optima: the mean reward
     of the best known learner in each trial.
     """
-    figure = new_figure(_HEIGHT * -(-len(found) // 2))
-    panels = figure.subplots(-(-len(found) // 2), 2, squeeze=False).ravel()
+    figure = new_figure(_HEIGHT * ceil_div(len(found), 2))
+    panels = figure.subplots(ceil_div(len(found), 2), 2, squeeze=False).ravel()
     for panel, (task, results) in zip(panels, found.items(), strict=False):
         _draw_task(panel, task, results, optima.get(task))
     for panel in panels[len(found) :]:
@@ -111,8 +112,8 @@ def draw_sweep(found: Sweep) -> Any:
 @styled
 def draw_seeds(found: Mapping[str, Results], bounds: Mapping[str, Sequence[tuple[str, float]]]) -> Any:
     """Return the figure of all seeds: a panel for each task with a dot for each run, and the reachable returns."""
-    figure = new_figure(2.3 * -(-len(found) // 2))
-    panels = figure.subplots(-(-len(found) // 2), 2, squeeze=False).ravel()
+    figure = new_figure(2.3 * ceil_div(len(found), 2))
+    panels = figure.subplots(ceil_div(len(found), 2), 2, squeeze=False).ravel()
     for panel, (task, results) in zip(panels, found.items(), strict=False):
         for y, (network, runs) in enumerate(results.items()):
             means = np.array([run.long_mean for run in runs])

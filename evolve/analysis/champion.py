@@ -23,7 +23,7 @@ from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.store import Stored, StoredChampion, StoredRun, check_begun, disk, write_champion
 from evolve.strategies import Results
 from evolve.strategies.map_elites import MapElites
-from evolve.strategies.nsga2 import FrontState
+from evolve.strategies.nsga2 import FrontState, first_front
 from evolve.training.stored import check_which, num_observations
 from evolve.verification import Episode
 from evolve.verification.playing import episode_batch
@@ -78,7 +78,7 @@ def chosen_champion(run: Stored, experiment: training.Experiment, which: trainin
     Raises InputError if there is no such genome.
     """
     check_which(run, which)
-    if which.connections is None and which.cell is None:
+    if which.is_champion or which.generation is not None:
         return champion_of(run, which.generation)
     genome, _ = training.final_champion(experiment, run, which)
     return Champion(genome.weights[0], genome.mask[0], None, which.title)
@@ -97,7 +97,7 @@ def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) ->
     # `mean_traces` cannot play the episodes of a genome with a name: it treats each genome without a generation as the
     # held-out champion.
     if traces and champion.name:
-        raise InputError("traces", "neither connections nor cell with it", "one of them")
+        raise InputError("traces", "no other genome of a front or an archive with it", "one of them")
     if traces and not experiment.network.num_traces:
         raise InputError("traces", "a network that leaves Hebbian traces", experiment.config.network.name)
     return champion, experiment
@@ -140,7 +140,7 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
     """
     purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
     chosen = verification.choose_episode(run, experiment, champion.generation, purpose=purpose)
-    # All episodes share the key and the normalizer of this first one.
+    # All episodes share the key (generation and candidate) and the normalizer of this first one.
     first = episode_batch(run, experiment, chosen)
     if champion.generation is None:
         assert run.held_out is not None
@@ -300,12 +300,8 @@ def fronts_of(run: StoredRun) -> list[Front]:
         shape = len(record.fitness), W  # selection reads no genome, so one number stands for all
         no_genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.False_, shape))
         state = strategy.tell(state, no_genomes, Results(record.fitness, measures=record.measures))
-        # Front 0 has the genomes that no other genome dominates.
-        found = np.flatnonzero(state.fronts == 0)
-        scores, measures = state.parents.score[found], state.measures[found]
-        # The last key of `lexsort` counts first: the measure, then the mean fitness, then the candidate's number.
-        order = np.lexsort((state.candidates[found], -scores, measures[:, 0]))
-        fronts.append((state.candidates[found][order], scores[order], measures[order]))
+        front = first_front(state)
+        fronts.append((state.candidates[front], state.parents.score[front], state.measures[front]))
     return fronts
 
 

@@ -238,8 +238,9 @@ def film(
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
         subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
-        # The titles of several champions share one line, so leave out an episode that the caller did not choose. A
-        # remark replaces the description of the episode.
+        # The titles of several champions share one line, so leave out an episode that the caller did not choose.
+        # With a remark, the film shows other episodes of Gymnasium. The description of the chosen episode would then
+        # be wrong, so the remark replaces it.
         leaves_out = len(genomes) > 1 and episode is None and not remark
         about = "" if leaves_out else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")

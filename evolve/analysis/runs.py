@@ -123,6 +123,7 @@ class _EvolvedFile:
         connections: int | None = None,
         cell: Sequence[int] | None = None,
         workers: int | str | None = None,
+        member: int | None = None,
     ) -> Evaluation:
         """Return an evaluation of a champion on held-out episodes. Nothing is written.
 
@@ -140,13 +141,14 @@ class _EvolvedFile:
             connections: Evaluate the best genome of the front (nsga2) with at most this number of acting connections.
             cell: Evaluate the elite of this cell of the archive (map-elites).
             workers: The number of processes that play the episodes, as for `evolve.train`.
+            member: Evaluate this genome of the front, counted from 0 in the order of `front`.
 
         Raises InputError if the run has no such genome, or if the environment is missing or does not fit the network.
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
         changes = {"env": _changes(env), "network": plain_setting("network", network), "engine": engine}
-        which = GenomeChoice(generation, connections, cell)
+        which = GenomeChoice(generation, connections, member, cell)
         check_which(self._stored, which)
         arguments = {"episodes": episodes, **vars(which)}
         answer = self._play("_evaluate", changes | {"threads": threads}, arguments, workers)
@@ -225,13 +227,15 @@ class _EvolvedFile:
         traces: bool = False,
         connections: int | None = None,
         cell: Sequence[int] | None = None,
+        member: int | None = None,
     ) -> exhibits.Picture:
         """Return a picture of the final champion's network, for display in a notebook; `save` writes a file.
 
-        generation, connections, cell: Another genome to draw, as in `evaluate`.
+        generation, connections, cell, member: Another genome to draw, as in `evaluate`.
         traces: Whether to draw mean Hebbian traces instead of weights.
         """
-        return exhibits.plot_network(self._stored, script_ranks(), GenomeChoice(generation, connections, cell), traces)
+        which = GenomeChoice(generation, connections, member, cell)
+        return exhibits.plot_network(self._stored, script_ranks(), which, traces)
 
     def film(
         self,
@@ -242,6 +246,7 @@ class _EvolvedFile:
         connections: int | None = None,
         cell: Sequence[int] | None = None,
         network: Mapping[str, Any] | None = None,
+        member: int | None = None,
     ) -> exhibits.Film:
         """Return a film of the final champion, for display in a notebook; `save` writes it as MP4 or GIF.
 
@@ -255,6 +260,7 @@ class _EvolvedFile:
             cell: Film an elite of the archive, as in `evaluate`. It plays an episode of the evaluation that placed it
                 there.
             network: Settings of the network, as in `evaluate`.
+            member: Film this genome of the front, as in `evaluate`. It plays a held-out episode.
 
         Raises InputError if the environment cannot be drawn here, or a library is missing.
         """
@@ -263,7 +269,7 @@ class _EvolvedFile:
         numbers = plain(generation)  # turns an array into a list
         if isinstance(numbers, str) or not isinstance(numbers, Sequence):  # a text is refused later
             numbers = [numbers]
-        genomes = [GenomeChoice(number, connections, cell) for number in numbers]
+        genomes = [GenomeChoice(number, connections, member, cell) for number in numbers]
         # Only rank 0 calls `work`, and keeps its film. The other ranks restore the film from the bytes.
         made: list[exhibits.Film] = []
 
@@ -397,6 +403,7 @@ class Run(_EvolvedFile):
         cell: Sequence[int] | None = None,
         *,
         network: Mapping[str, Any] | None = None,
+        member: int | None = None,
     ) -> Policy:
         """Return the final champion, or another genome of the run, as a policy, which needs no environment.
 
@@ -405,10 +412,11 @@ class Run(_EvolvedFile):
             connections: Return the best genome of the front (nsga2) with at most this number of acting connections.
             cell: Return the elite of this cell of the archive (map-elites).
             network: Settings of the network to change, as for `evaluate`: {"plasticity": 0.0} removes learning.
+            member: Return this genome of the front, counted from 0 in the order of `front`.
 
         Raises InputError if there is no such genome, and as `ChampionFile.champion` does.
         """
-        return self._policy(GenomeChoice(generation, connections, cell), network)
+        return self._policy(GenomeChoice(generation, connections, member, cell), network)
 
     def population(self, generation: int) -> Genomes:
         """Return the genomes of all candidates of a generation from the run file: `weights` [P, W] and `mask` [P, W].

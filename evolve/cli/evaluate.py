@@ -119,11 +119,10 @@ def _as_json(
 
     known = evaluated.returns[played]
     config = experiment.config.in_evaluation()
-    chosen = {"connections": options.connections, "cell": options.cell}
     about = {
         "file": str(run.path),
         "generation": run.num_generations - 1 if options.generation is None else options.generation,
-        **{name: value for name, value in chosen.items() if value is not None},
+        **which_of(options).given,
         "env": config.env.model_dump(mode="json", exclude_none=True),
         "network": config.network.table(),
     }

@@ -2,14 +2,14 @@
 
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from evolve import environments, store, strategies, training
+from evolve import environments, store, strategies
 from evolve.analysis import progress, statistics
-from evolve.analysis.champion import Elite, champion_of, elites_of, members_of_front
+from evolve.analysis.champion import Elite, Member, champion_of, elites_of, members_of_front
 from evolve.analysis.run_groups import mask_unit
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument
@@ -91,26 +91,21 @@ def _genomes(run: store.Stored) -> dict[str, Float64]:
 def rows_of_genomes(run: store.Stored) -> list[list[str]]:
     """Return a row of texts for each genome of a run's front or archive, below a row of names.
 
-    The first column is the option that chooses the genome, such as "--cell 3,8"; it is empty if no option does. Raises
-    InputError if the run has neither a front nor an archive.
+    The first column is the option that chooses the genome: "--member 2" or "--cell 3,8". Raises InputError if the run
+    has neither a front nor an archive.
     """
     found = _genomes(run)
     if not isinstance(run, store.StoredRun) or not found:
         expected = "a run with a front or an archive (strategy nsga2 or map-elites)"
         raise InputError("--genomes", expected, f"{run.path} without either")
-    genomes = elites_of(run) if "archive" in found else members_of_front(run, None)
-    strategy, state = training.restore(training.reload_policy(run), run)
+    genomes: Sequence[Elite | Member] = elites_of(run) if "archive" in found else members_of_front(run, None)
     names = [*genomes[0].measures] if genomes else []
     rows = [["", "fitness", *names, "generation" if "archive" in found else "evaluations"]]
-    for genome in genomes:
+    for place, genome in enumerate(genomes):
         if isinstance(genome, Elite):
             option, count = "--cell " + ",".join(map(str, genome.cell)), f"{genome.generation}"
         else:
-            connections = genome.measures.get("acting_connections")
-            # With further goals, another member may be better with as few connections.
-            is_chosen = connections is not None and strategy.select(state, int(connections)) == genome.genome
-            option = f"--connections {connections:.0f}" if is_chosen else ""
-            count = f"{genome.evaluations}"
+            option, count = f"--member {place}", f"{genome.evaluations}"
         measures = (f"{value:.4g}" for value in genome.measures.values())
         rows.append([option, statistics.number(genome.fitness), *measures, count])
     return rows

@@ -175,6 +175,8 @@ class Parser(argparse.ArgumentParser):
         add = self.add_argument
         few = "choose the best genome of a front (nsga2) with at most N connections that can act"
         add("--connections", type=int, metavar="N", help=few)
+        member = "choose a genome of a front, counted from 0 as by evolve info --genomes"
+        add("--member", type=int, metavar="N", help=member)
         add("--cell", type=_cell, metavar="I,J", help="choose the elite in a cell of an archive (map-elites)")
 
 
@@ -249,10 +251,10 @@ def _cell(text: str) -> tuple[int, ...]:
 
 
 def which_of(options: argparse.Namespace) -> "GenomeChoice":
-    """Return the genome that --generation, --connections or --cell asks for."""
+    """Return the genome that --generation, --connections, --member or --cell asks for."""
     from evolve.training.stored import GenomeChoice  # noqa: PLC0415 - see above
 
-    return GenomeChoice(options.generation, options.connections, options.cell)
+    return GenomeChoice(options.generation, options.connections, options.member, options.cell)
 
 
 def file_argument(text: str) -> Path:

@@ -160,10 +160,9 @@ def _time_of_change(path: Path) -> int | None:
 def _arguments(argv: list[str]) -> argparse.Namespace:
     """Return the arguments, completed with defaults. Raises InputError for invalid or incompatible arguments."""
     found = _parser().parse_with_files(argv)
-    chosen = {name: getattr(found, name) is not None for name in ("generation", "connections", "cell")}
-    for name, given in {**chosen, "traces": found.traces}.items():
-        if given and not found.network:
-            raise InputError(f"--{name}", "--network with it, to draw a network", "no --network", "Add --network.")
+    of_network = [*which_of(found).given, *(["traces"] if found.traces else [])]
+    if of_network and not found.network:
+        raise InputError(f"--{of_network[0]}", "--network with it, to draw a network", "no --network", "Add --network.")
     if found.metric is not None and not found.final:
         raise InputError("--metric", "--final with it, to compare experiments", "no --final", "Add --final.")
     for name, given in (("-x/--over", found.over is not None), ("--load", found.load)):

@@ -28,7 +28,7 @@ from evolve.verification.playing import environment_of, environment_seed
 def _parser() -> Parser:
     parser = Parser(
         "evolve.replay",
-        "Play episodes of a run again. Exit 0: the returns equal the log to the bit, if they are in it.",
+        "Play episodes of a run again. Exit 0: each return that the log has is equal to the bit.",
         "evolve replay runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "evolve replay seed-0.h5 --generation 3 --candidate 17 --episode 2",
         "evolve replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",
@@ -37,11 +37,11 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, or its directory; or a champion file")
     which = parser.add_mutually_exclusive_group()
-    one = "a complete generation, or the next generation (the last complete one)"
+    one = "a complete generation, or the next generation (default: the last complete one)"
     which.add_argument("--generation", type=int, metavar="G", help=one)
     several = "the champions of several complete generations, one after another: 0,10,50,last"
     which.add_argument("--generations", metavar="G,G,…", help=several)
-    candidate = "the candidate (the champion); needs stored genomes, or generation 0 or the next"
+    candidate = "the candidate (default: the champion); needs stored genomes, or generation 0 or the next generation"
     add("--candidate", type=int, metavar="P", help=candidate)
     parser.add_front_and_archive()
     add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
@@ -67,7 +67,7 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
         raise InputError("--generations", "no --candidate, --held-out or --validation with it", options.generations)
     if options.purpose is not None and (options.generation is not None or options.candidate is not None):
         raise InputError(f"--{options.purpose.title}", "no --generation and no --candidate with it", "one of them")
-    for name in ("connections", "cell"):
+    for name in ("connections", "member", "cell"):
         others = options.generation, options.generations, options.candidate
         if getattr(options, name) is not None and any(other is not None for other in others):
             raise InputError(f"--{name}", "no --generation, --generations or --candidate with it", "one of them")
@@ -90,7 +90,7 @@ def _episodes(options: argparse.Namespace, run: store.Stored, experiment: Experi
         if isinstance(run, store.StoredChampion):
             raise InputError("--generations", "a run file with it", f"{run.path}, a champion file")
         return champion_episodes(run, experiment, options.generations, options.episode)
-    which = GenomeChoice(connections=options.connections, cell=options.cell)
+    which = GenomeChoice(None, options.connections, options.member, options.cell)
     one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
     return [choose_episode(run, experiment, *one, which)]
 
@@ -122,12 +122,13 @@ def _compare(
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
     here, in_file = experiment.config.env.engine, config_of(run).env.engine
-    by = f", engine {here}" if here != in_file else ""
+    engine_here = f", engine {here}" if here != in_file else ""
     env = environment_of(experiment, chosen)
     # The seed of the environment determines the values of randomized arguments.
     kwargs = environments.fixed(env, seed).kwargs
     drawn = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
-    print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed}{drawn}{by})")
+    steps = pluralize(int(results.lengths[0]), "step")
+    print(f"return {returned!r} in {steps} (environment seed {seed}{drawn}{engine_here})")
     if why_not:
         print(f"not compared with the log: {why_not}")
         return None
@@ -136,8 +137,8 @@ def _compare(
         return None
     # The return of a failed episode is NaN, and NaN is not equal to itself.
     if returned != chosen.logged and not (np.isnan(returned) and np.isnan(chosen.logged)):
-        by = f", engine {in_file}" if by else ""
-        return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title}{by})"
+        engine_there = f", engine {in_file}" if engine_here else ""
+        return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title}{engine_there})"
     print("equal to the log, to the bit")
     return None
 
@@ -148,7 +149,7 @@ def _play_all(
     """Play episodes one after another, and show them as asked; yield their results."""
     check = interruptible(options.stop) if options.mode is not None else None
     if options.video is not None:
-        subjects = [video.Subject(run, experiment, chosen, chosen.title, options.where) for chosen in episodes]
+        subjects = [video.Subject(run, experiment, chosen, chosen.title, options.film_title) for chosen in episodes]
         yield from video.film_episodes(subjects, options.video, cut_after=options.seconds or math.inf, check=check)
         return
     with closing(make_engine(experiment, episodes[0], options.mode)) as engine:
@@ -160,7 +161,7 @@ def _play_all(
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     options.mode, options.stop = _check(options), app.stop
-    app.stop.plays = True
+    app.stop.plays = True  # this process plays, so an environment may replace the handlers of signals
     run = store.read_any(store.one_run_file(options.file))
     changes = changes_of(options).without(config_of(run).env)
     experiment = reload(run, changes.env, changes.network)
@@ -168,13 +169,13 @@ def _body(app: App, argv: list[str]) -> int:
     # If EnvPool cannot draw an environment, Gymnasium plays another episode, which is not compared with the log.
     shown, why_not = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
     # The genome, the engine and the changes, for the titles of a film.
-    options.where = f", {episodes[0].which.title}" if episodes[0].which.title else ""
+    options.film_title = f", {episodes[0].which.title}" if episodes[0].which.title else ""
     if why_not:
-        options.where += ", in Gymnasium"
+        options.film_title += ", in Gymnasium"
     elif options.engine:
-        options.where += f", {options.engine} engine"
+        options.film_title += f", {options.engine} engine"
     if changes.settings:
-        options.where += f", {changes.settings}"
+        options.film_title += f", {changes.settings}"
     # The log has no episodes of a changed environment or network. With only another engine, the returns are compared.
     if not why_not and (changes.settings or "id" in changes.env):
         why_not = f"an episode{changes.describe(config_of(run).env)}"

@@ -69,7 +69,7 @@ def quota_of(groups: str, root: Path) -> float:
 
 
 def memory_of(groups: str, root: Path) -> float:
-    """Return the bytes of memory that control groups allow; infinite or huge without a limit. Arguments: `quota_of`."""
+    """Return the bytes that control groups allow; infinite or huge without a limit. Arguments as in `quota_of`."""
     found = _limits(groups, root, "memory", ("memory.limit_in_bytes",), "memory.max")
     return min((float(limit) for (limit,) in found), default=math.inf)
 
@@ -142,12 +142,12 @@ def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Work:
-    """Upper limits of the work of a command; None if a limit is unknown.
+    """Upper limits of the work of a command, None if a limit is unknown, and its threads.
 
     Attributes:
         episodes_at_once: The number of episodes that are played at a time.
         quick_steps: The number of all environment steps, if the environments are known to be quick.
-        threads: The number of threads in which each process plays episodes.
+        threads: The number of threads in which a process plays if it is the only one.
     """
 
     episodes_at_once: int | None = None
@@ -161,7 +161,7 @@ class WorkerCount:
 
     Attributes:
         workers: The number of workers.
-        cores: The number of cores that this machine may use.
+        cores: The number of cores that this process may use.
         remark: The reason why more workers are not used, or would not help.
         threads: The number of threads in which a process plays if it is the only one. Several workers divide the cores.
     """
@@ -216,7 +216,7 @@ def count_workers(asked: int | str, work: Work) -> WorkerCount:
     """Return the number of workers to start. asked: the number, or "auto"."""
     cores = number_of_cores()
     is_auto = asked == "auto"
-    workers = max(1, cores // work.threads) if is_auto else int(asked)  # by default, each thread has a core
+    workers = max(1, cores // work.threads) if is_auto else int(asked)  # with "auto", each thread has a core
     if workers == 1 and work.threads > 1:
         return WorkerCount(1, cores, threads=work.threads)  # threads use the cores, so no remark below applies
     # Find the number of workers that suits the work, and a remark for the user.

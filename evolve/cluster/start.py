@@ -191,7 +191,7 @@ class StartWatch:
                 os._exit(1)
             if late_since is not None and now - late_since >= self._turn(ranks):
                 # After MPI_Init `ranks` is empty. Ask now, because the message also names hosts.
-                self._end(ranks if has_died else launched_ranks(self._library))
+                self._end(ranks or launched_ranks(self._library))
 
     def _turn(self, ranks: Sequence[LaunchedRank]) -> float:
         """Return the seconds that this rank waits for another rank to print the reason first, see `_TURN_SECONDS`.

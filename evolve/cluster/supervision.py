@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -126,7 +126,9 @@ class Supervisor:
         with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
             exit_code_file = self._exit_code_file = Path(folder) / "exit-code"
             self._begun, self._told = begin == math.inf, False
-            # If the launcher is killed, its ranks become children of this process, and `_end_orphans` finds them.
+            # If the launcher is killed, its ranks become children of this process, and `_end_orphans` finds them. After
+            # `exec evolve` in a shell script, this process also has the children of the shell.
+            others = children(os.getpid())
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             self._process = subprocess.Popen(
                 words,
@@ -137,7 +139,7 @@ class Supervisor:
                 preexec_fn=partial(_end_with_parent, os.getpid()),  # noqa: PLW1509 - this process has started no thread
             )
             code = self._wait(self._process, should_stop, end_seconds, begin)
-            _end_orphans()
+            _end_orphans(others)
             said = exit_code_file.read_text().split() if exit_code_file.exists() else []
             if said:
                 return Outcome(int(said[0]), is_from_rank_0=True, start_again=len(said) > 1)
@@ -268,11 +270,14 @@ def _prctl(option: int, value: int) -> None:
         _LIBC.prctl(option, value, 0, 0, 0)
 
 
-def _end_orphans() -> None:
-    """Kill processes that a killed launcher left behind. Linux makes them children of this process, see `prctl(2)`."""
+def _end_orphans(others: Collection[int]) -> None:
+    """Kill processes that a killed launcher left behind. Linux makes them children of this process, see `prctl(2)`.
+
+    others: The children that this process had before the launcher.
+    """
     with suppress(OSError):
         # The children of a killed process become children of this process in turn, so look until there are none.
-        while left := children(os.getpid()):
+        while left := set(children(os.getpid())).difference(others):
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)

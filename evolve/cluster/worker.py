@@ -37,14 +37,16 @@ _MOST_KEPT = 2  # rollouts, because training and evaluation take turns
 PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
 PROBE_RARELY = 0.1
 """Seconds between probes of a worker that expects no message. If ranks share a core, MPI gives the core to another rank
-when a probe finds nothing, so each probe may cost the time of that rank."""
+when a probe finds nothing. This worker then has to wait until the other rank gives the core back."""
 SHORTEST_HELD = 0.005
 """The shortest time, in seconds, for which a worker with more work holds results back. It sends results when half of
 its work is done. Without this limit, it would then send a half of the rest, and so on, in ever smaller messages."""
 LONGEST_HELD = 2.0
 """Results wait for later ones until this number of seconds has passed since the last results were sent."""
 MOST_FAILURES = 100
-"""A worker describes at most this number of failed episodes of a job to the coordinator. The results count all."""
+"""A worker describes at most this number of failed episodes of a job to the coordinator. The results count all.
+
+A job is a batch of episodes, or a list of questions (`jobs.py`)."""
 
 MakeRollout = Callable[[str], AnyRollout]
 """Makes a rollout from an experiment's TOML text."""
@@ -254,7 +256,7 @@ class Worker:
         self._shared = shared
         self._rollout: AnyRollout | None = None
         self._watchdog = Watchdog(math.inf, fatal=False)  # watches nothing; `set_up` makes another one
-        self._serial = -1  # the number of the evaluation whose chunks are played
+        self._serial = -1  # the number of the job whose chunks are played
         self._failures = 0
         self._busy = 0.0  # seconds of work since the last results were sent
         self._finished: list[EpisodeResults] = []
@@ -287,7 +289,7 @@ class Worker:
                     answer = self._shared.answer(content)
                 self._send(messages.Answer(serial, number, answer))
             case messages.Kill(pid):
-                kill(pid)
+                kill(pid)  # a rank of this host that hangs; rank 0 may be on another host
 
     def set_up(self, experiment: str) -> None:
         """Make the rollout of an experiment (TOML text), and drop all that is left of earlier work."""
@@ -352,7 +354,7 @@ class Worker:
         self._watchdog.disarm()
 
     def _begin(self, serial: int) -> None:
-        """Begin a job: drop the episodes and the results of the last one, but keep its busy seconds."""
+        """Begin a job: drop the episodes and the results of the last job, but keep its busy seconds."""
         assert self._rollout is not None
         self._serial = serial
         self._finished, self._num_finished = [], 0
@@ -372,6 +374,7 @@ class Worker:
         with self._watchdog.paused():
             yield
         # These episodes are no longer in the queue and not yet in slots, so `idle` may be True although they begin.
+        # `keep_alive` would then disarm the watchdog.
         self._go_on()
 
     def _send(self, message: Message) -> None:

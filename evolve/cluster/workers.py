@@ -18,11 +18,11 @@ from evolve.cluster.transport import Transport
 from evolve.cluster.watchdog import kill
 from evolve.errors import HostLost
 from evolve.rollouts import RolloutSpec
-from evolve.shapes import Int64
+from evolve.shapes import Int64, ceil_div
 
 _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
-_SILENCE_EVERY = 0.1  # seconds between two counts of the silence of all workers
-_LONGEST_PASSED = 0.5  # the most seconds that one count adds to a silence, because rank 0 may have been suspended
+_SILENCE_INTERVAL = 0.1  # seconds between two updates of the time for which each worker has been silent
+_LONGEST_PASSED = 0.5  # the most seconds that one update adds to this time, because rank 0 may have been suspended
 
 # The largest chunk has the greatest of three sizes: one episode per slot of a worker; the fewest episodes that justify
 # a message; and the episodes that take `_LONG_SECONDS`, but at most 1 / `_SHARES` of the episodes per worker. The last
@@ -35,7 +35,8 @@ as long, or rank 0 would always be busy. In simulations this value was best for 
 workers of one thread."""
 
 _SUSPECT = 2
-"""An item with this number of strikes is handed out alone, so that no other item can have ended the worker."""
+"""Each item of a lost worker gets strikes, see `Fate`. An item with this number of strikes is handed out alone: if its
+next worker is lost, too, no other item can be the cause."""
 _GUILTY = 4
 """An item that was handed out alone counts as failed if it then has this number of strikes, or if the worker hangs."""
 _NO_WORKER = 0  # rank 0 is the coordinator
@@ -59,7 +60,7 @@ def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> It
         least: The size of the smallest chunk that is worth a message while more episodes are left.
     """
     while episodes:
-        fair = -(-episodes // workers)  # rounded up
+        fair = ceil_div(episodes, workers)
         # A chunk has at least `least` episodes, but never more than a fair share of the rest.
         size = max(fair // 2, min(least, fair))
         size = max(1, min(size, largest))
@@ -167,10 +168,10 @@ class WorkQueue:
 
     @property
     def ahead(self) -> int:
-        """The number of items that a worker may still have when it gets its next chunk. Rank 0 may sleep meanwhile.
+        """The number of items for which each worker needs no message of rank 0, so that rank 0 may sleep meanwhile.
 
-        The number is 0, so that rank 0 does not sleep, if items are not `uneven`, while suspects wait, and near the
-        end of the job.
+        This is `_most_in_hand`, but 0 if items are not `uneven`. So rank 0 does not sleep in this case, while suspects
+        wait, and near the end of the job.
         """
         return self._most_in_hand() if self._uneven else 0
 
@@ -213,7 +214,7 @@ class WorkQueue:
         the worker's other items: they are handed out alone from now on. If a suspect hangs a worker, or has four
         strikes, it counts as failed.
 
-        Items that are pending again are handed out first. If no worker is left, rank 0 plays all items, and these last.
+        Items that are pending again are handed out first. If no worker is left, rank 0 plays them after all others.
 
         Returns:
             The number of items that are pending again, and the items [n] that count as failed.
@@ -301,7 +302,7 @@ class Workers:
             message = messages.decode(frame)
             # Ignore a lost worker, because other workers do its work. Ignore a worker that is still leaving, because
             # its messages belong to an earlier job.
-            # Ask before `note_farewell`, which changes `leaving` and `gone`.
+            # Compute `is_heard` before the call of `note_farewell`, which changes `leaving` and `gone`.
             is_heard = worker not in self._transport.gone and worker not in self._transport.leaving
             note_farewell(self._transport, worker, message)
             if is_heard and not isinstance(message, Ended):
@@ -311,7 +312,7 @@ class Workers:
         return None
 
     def reset_silence(self) -> None:
-        """Count the silence of all workers from now on, since a new job begins."""
+        """Count the silence of all workers from now on, because a new job begins."""
         self._silence = dict.fromkeys(self.ranks, 0.0)  # seconds
         self._checked_at = time.monotonic()
 
@@ -337,9 +338,9 @@ class Workers:
         return [self._loss_of_gone(worker) for worker in gone] + [self._abandon(worker) for worker in silent]
 
     def _silent(self, busy: Collection[int], patience: float) -> list[int]:
-        """Return the busy workers that are silent for too long."""
+        """Update the silence of all workers; return the busy workers that are silent for too long."""
         passed = time.monotonic() - self._checked_at
-        if passed < _SILENCE_EVERY:  # with many workers, counting each time would take longer than receiving
+        if passed < _SILENCE_INTERVAL:  # with many workers, updates at each call would take longer than receiving
             return []
         self._checked_at += passed
         for worker in self.ranks:

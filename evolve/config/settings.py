@@ -180,10 +180,16 @@ class StartFromOptions(Options):
     """The start is the best candidate of this generation of the run file; by default it is the final champion."""
     connections: Annotated[int, Field(ge=0)] | None = None
     """The start is the best genome of the front with at most this number of acting connections."""
+    member: Annotated[int, Field(ge=0)] | None = None
+    """The start is this genome of the front, counted from 0 as by `evolve info --genomes`."""
     cell: Annotated[tuple[int, ...], Field(strict=False)] | None = None
     """The start is the elite of this cell of the archive: [3, 5]."""
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of the start, which evolve records. If you set it, the file must hold a start with this digest."""
+
+    def choice(self) -> dict[str, Any]:
+        """Return the settings that choose a genome of the file."""
+        return self.model_dump(exclude={"file", "digest"})
 
     def describe(self) -> str:
         """Return the start in words."""
@@ -192,6 +198,8 @@ class StartFromOptions(Options):
             genome = f"best candidate of generation {self.generation:,}"
         elif self.connections is not None:
             genome = f"best with at most {pluralize(self.connections, 'acting connection')}"
+        elif self.member is not None:
+            genome = f"member {self.member} of the front"
         elif self.cell is not None:
             genome = f"elite of cell {','.join(map(str, self.cell))}"
         named = "a given genome" if self.file is None else f"the {genome} of {self.file}"

@@ -22,7 +22,7 @@ from evolve.numerics import native
 from evolve.numerics.device import DeviceArrays
 from evolve.numerics.device_protocol import WIDTH
 from evolve.numerics.native import ADDRESS, INT64
-from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8, ceil_div
 
 _LEAST_STACK = 2**19  # bytes; the kernels of rigid bodies need 400 kB
 
@@ -91,7 +91,7 @@ class CompiledSlots:
             raise InputError("env.engine", expected, f"{native.stack_bytes() // 1024} kB", cure)
         self._lanes = lanes = native.lanes()
         self._slots_per_call = slots_per_call(task) if per_call is None else per_call
-        calls = -(-slots // self._slots_per_call)  # rounded up
+        calls = ceil_div(slots, self._slots_per_call)
         tiles = calls * (self._slots_per_call // lanes)
         O, A, S = task.observation_size, task.action_size, task.state_size
         # Slot t · lanes + l is lane l of tile t: a kernel finds one number of all lanes side by side.

@@ -54,14 +54,14 @@ class GymnasiumEngine:
         self._elapsed = [0] * slots
         self._limits = [math.inf] * slots  # they may depend on randomized arguments
         self._infos: list[Any] = [None] * slots  # of the latest steps
-        self._hangs = False  # whether the last reset ended the run, see `_ends_run`
+        self._reset_hung = False  # whether an episode hung in the last `reset` and ends the run, see `_ends_run`
         self.metric_names = options.reported_metrics
         self._drawn: list[Table] = [{}] * slots
         """The randomized arguments of the environment in each slot."""
         self._spare: list[tuple[Table, _Env]] = []
         """Environments that no slot needs now, but that a later episode may reuse; the oldest first."""
         first = gymnasium_making.make_or_explain(options, self._make)
-        # Slot 0 keeps the object that shows the spaces: `suggested_slots` steps this object.
+        # Slot 0 keeps the object whose spaces `_examine` reads, because `suggested_slots` steps it.
         self._place(0, first, example_arguments(self._randomize))
         self._warns = self._limits[0] == math.inf  # whether the warning of `LONG_SECONDS` may still come
         self._deadline = math.inf  # the time of this warning
@@ -88,8 +88,9 @@ class GymnasiumEngine:
     def suggested_slots(self) -> int:
         """Return a power of two from 8 to 64: the smallest one with which a tick is long compared with its overhead.
 
-        More environments would compete for the cache of the processor. The method steps the environment of slot 0, so
-        call it before any episode begins. Raises EpisodeTimeout if that environment hangs.
+        The number is 64 if no smaller one suffices, and 8 if the environment fails. More environments would compete for
+        the cache of the processor. The method steps the environment of slot 0, so call it before any episode begins.
+        Raises EpisodeTimeout if that environment hangs.
         """
         try:
             seconds = _step_seconds(self._envs[0], self._actions)
@@ -103,7 +104,7 @@ class GymnasiumEngine:
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; write rows `slots` of observations [B, O]."""
         tables = draw_tables(self._randomize, seeds)
-        self._hangs = False
+        self._reset_hung = False
         for slot, seed, drawn in zip(slots.tolist(), seeds.tolist(), tables, strict=True):
             try:
                 if self._envs[slot] is None or not self.reuses or self._drawn[slot] != drawn:
@@ -119,17 +120,18 @@ class GymnasiumEngine:
                 # The slot stays live until the next step ends its episode, so the network sees this row once.
                 observations[slot] = 0
                 if self._ends_run(error):
-                    self._hangs = True
+                    self._reset_hung = True
                     break
             self._elapsed[slot] = 0
         if self._warns:
-            # Except for the first ones, episodes begin because others have ended. So `LONG_SECONDS` begin again.
+            # Episodes begin because others have ended, except for the first episodes. So the warning has to wait for
+            # `LONG_SECONDS` again.
             self._deadline = time.monotonic() + LONG_SECONDS
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] by outputs [k, A]; write rows `slots` of observations [B, O]; return rewards and ends, [k]."""
         # A reset hung and ends the run, so play no other slot, see `_ends_run`.
-        if self._hangs:
+        if self._reset_hung:
             failed = np.isin(slots, list(self.faults))
             return np.where(failed, np.nan, 0.0), failed
         actions = self.decode(outputs)
@@ -237,6 +239,7 @@ class GymnasiumEngine:
             for objects in (self._envs, self._step, self._drawn, self._limits):
                 objects[source], objects[target] = objects[target], objects[source]
             self._elapsed[target] = self._elapsed[source]
+            # `_infos` need not move: `metrics` reads them directly after the step that wrote them.
 
     def close(self) -> None:
         """Close every environment."""
@@ -340,10 +343,10 @@ class GymnasiumFallback(GymnasiumEngine):
 
 def _global_generators() -> tuple[Any, ...]:
     """Return the states of the generators of `np.random` and `random`, which all code of a process shares."""
-    numpys: Any = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - an environment may use it
+    numpy_state: Any = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - an environment may use it
     python = sys.modules.get("random")
     # The entries depend on the kind of generator, which `np.random.set_bit_generator` may have changed.
-    values = tuple(each.tobytes() if isinstance(each, np.ndarray) else each for each in numpys.values())
+    values = tuple(each.tobytes() if isinstance(each, np.ndarray) else each for each in numpy_state.values())
     return *values, python and python.getstate()
 
 

@@ -15,7 +15,7 @@ from evolve.environments.exact import exact_task
 from evolve.environments.exact_engine import ExactEngine, is_left_to_gymnasium
 from evolve.environments.randomization import draw_tables
 from evolve.environments.spaces import action_decoder, separate
-from evolve.shapes import Bool, Float32, Float64, Int64, Slots
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots, ceil_div
 
 # The numbers of slots that replay an exact task. Rigid bodies get few slots: their steps take long, and most of many
 # slots would be empty while the last episodes run.
@@ -127,7 +127,7 @@ def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable
     engine = EnvPoolEngine(options, len(episodes))
     pool = engine.make_pool([episode.seed for episode in episodes])
     total = sum(len(episode.outputs) for episode in episodes)
-    ticks = -(-total // len(episodes))  # rounded up
+    ticks = ceil_div(total, len(episodes))
     actions = []
     for tick in range(ticks):
         # An episode that is shorter than `ticks` begins its recorded outputs again.

@@ -30,7 +30,8 @@ _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 _OBSERVATIONS = "observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
 _SILENCING = threading.Lock()
 _levels: list[int] = []  # for each `without_advice` that has not ended: Gymnasium's level before the first one
-_LARGEST_SHAPE = 2**31  # the largest number of elements, or of values, of a stored space
+# The largest number of elements of a stored space, and of values of an element of Discrete or MultiDiscrete.
+_LARGEST_SHAPE = 2**31
 
 
 @contextmanager
@@ -272,7 +273,8 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
 
 
 def check_observation(space: Space, observation: Any) -> None:
-    """Raise ValueError for an observation of another shape or type, or beyond the values of a discrete space.
+    """Raise ValueError for an observation of another shape or type, for a value beyond those of a discrete space, and
+    for a fraction in an 8-bit image.
 
     Without this check, NumPy would broadcast an array of another shape. A value below the smallest one would be a
     negative index, which counts from the end.
@@ -298,6 +300,7 @@ def check_observation(space: Space, observation: Any) -> None:
             raise ValueError(f"{values.tolist()!r}, which is outside the integers {first.tolist()} to {last.tolist()}")
     elif values.dtype.kind in "cSU":  # a conversion to real numbers drops an imaginary part, and reads texts
         raise ValueError(f"the type {values.dtype}, not real numbers")
+    # An 8-bit image with fractions was probably divided already, and must not be divided again.
     elif divisor_of(space) != 1 and values.dtype.kind == "f" and (values != np.floor(values)).any():
         first = values[values != np.floor(values)].flat[0]
         raise ValueError(f"{first:g} in a space of {space.dtype}, whose values are divided by {divisor_of(space)}")
@@ -422,7 +425,10 @@ def _encode_members(space: Space) -> tuple[int, Encode]:
 
 
 def _members(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> tuple[int, list[tuple[Any, slice, Any]]]:
-    """Return the size of a Dict or Tuple, and the key, the place among all numbers, and the coder of each member."""
+    """Return the size of a Dict or Tuple; and for each member its key, its place among all numbers, and its function.
+
+    coder: Returns the size and the function, `Encode` or `Decode`, of a member.
+    """
     parts, begin = [], 0
     for key, member in members_of(space):
         if not isinstance(key, str | int):  # run files hold the keys as JSON

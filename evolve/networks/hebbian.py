@@ -25,7 +25,7 @@ traces T_k of the same shape. W_a is [H, A]. σ is the sigmoid, and limit the se
     T_k    ← T_k + clip((c'[1] x)ᵀ k, ±limit)        after the action; never at a pruned connection
 
 So cell 0 scales the effect of the traces, and cell 1 scales their change. c is zero when an episode starts. After n
-steps no trace exceeds n · limit. W_a has no traces; arrays with a trace for every weight have zeros for W_a. Initial
+steps no trace exceeds n · limit. W_a does not learn: in arrays with a trace for every weight, its traces are 0. Initial
 weights are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the
 script of 2020 with which this project began (`experiments/script-2020.toml`).
 
@@ -48,7 +48,8 @@ from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 _SMALLEST_NONZERO = 0.001  # the smallest trace rate other than 0, and the smallest trace limit
-_LONGEST_HISTORY = 8  # the most steps with pending trace updates, with the current step; as in kernels/hebbian_dag.h
+# The most steps with pending trace updates, including the current step. kernels/hebbian_dag.h has the same number.
+_LONGEST_HISTORY = 8
 
 
 class HebbianDagOptions(base.NetworkOptions):
@@ -73,7 +74,7 @@ class HebbianDagOptions(base.NetworkOptions):
 class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
     """The description of a hebbian-dag."""
 
-    sums_by_source = True  # the sums of the sources of a layer are added, see `Network`
+    sums_by_source = True  # a layer sums over each source separately, and then adds these sums, see `Network`
 
     @staticmethod
     def validate(options: HebbianDagOptions) -> None:
@@ -135,7 +136,7 @@ class HebbianDagBatch(base.SlotArrays):
         self._network = network
         self._weights = self._hold(network.num_weights)
         self._traces = self._hold(network.num_weights)
-        self.kept_traces = self._traces  # strategies receive all traces of an episode
+        self.kept_traces = self._traces  # what an episode leaves for the strategy, see `SlotArrays`: all traces
         # The gain of a connection is m, or 0 if the connection is pruned.
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
         self._compile("hebbian_dag", network)
@@ -254,7 +255,7 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
     """The description of a hebbian-lstm."""
 
     activation = None  # gates are sigmoids
-    weight_scale = np.float32(1)
+    weight_scale = np.float32(1)  # of initial weights; there is no setting `init_scale`
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -272,7 +273,7 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
 
     @property
     def num_traces(self) -> int:
-        """The number of traces: one for each connection, zero in W_a."""
+        """The number of traces: one for each connection. The traces of W_a are always 0."""
         return self.num_weights
 
     @property

@@ -19,7 +19,7 @@ from evolve.genome import Block, GenomeLayout, Genomes, pruned
 from evolve.numerics import Backend, aligned, native
 from evolve.numerics.device import DeviceArrays, DeviceColumns, DeviceStep
 from evolve.numerics.streams import AnyStream
-from evolve.shapes import Bool, Float32, Int64, Slots
+from evolve.shapes import Bool, Float32, Int64, Slots, ceil_div
 
 _Size = Annotated[int, Field(ge=1, le=65536)]
 
@@ -244,7 +244,7 @@ class HostArrays:
     def __init__(self, slots: int, backend: Backend) -> None:
         self._backend = backend
         self._lanes = native.lanes() if backend == "native" else slots
-        self._tiles = -(-slots // self._lanes)
+        self._tiles = ceil_div(slots, self._lanes)
         self._kept: list[NDArray[Any]] = []  # kernels have only addresses, so this list keeps the arrays alive
 
     def columns(self, n: int) -> HostColumns:

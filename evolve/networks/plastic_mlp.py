@@ -16,7 +16,8 @@ weights. A rule has five coefficients, A, B, C, D and η. `rules` determines the
 
 There are no biases and no traces. When an episode starts, weights are drawn uniformly from ±`initial_scale`. The seed
 of their stream is the seed of the episode's environment. If a rule has lost all five coefficients, its connections are
-pruned, and have weight 0. Initial coefficients are init_scale · N(0, 1); a share of `init_sparsity` of them is pruned.
+pruned, and have weight 0. In an initial genome, coefficients are `init_scale` · N(0, 1) (not `initial_scale`, which is
+for weights), and a share of `init_sparsity` of them is pruned.
 """
 
 import ctypes
@@ -35,7 +36,7 @@ from evolve.numerics.streams import Purpose, Streams
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 _COEFFICIENTS = ("A", "B", "C", "D", "eta")
-_NUM = len(_COEFFICIENTS)
+_NUM_COEFFICIENTS = len(_COEFFICIENTS)
 
 
 class PlasticMlpOptions(NetworkOptions):
@@ -71,6 +72,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
         rules = self.options.rules
         blocks: list[Block] = []
         start = 0
+        # `span` is the shape of the connections of a layer, see `Block`.
         for layer, span in enumerate(pairwise(self.sizes)):
             rows = span[0] if rules == "synapse" else 1
             columns = 1 if rules == "layer" else span[1]
@@ -81,7 +83,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
 
     @property
     def slot_size(self) -> int:
-        """The number of float32 values in a slot: coefficients, weights, nodes and age."""
+        """The number of float32 values in a slot: coefficients, weights, nodes, and steps since the last update."""
         return self.num_weights + self.connections + sum(self.sizes) + 1
 
     def first_weights(self, seeds: Int64) -> Float32:
@@ -93,10 +95,11 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
     def unpruned(self, mask: Bool) -> Bool:
         """Return [k, connections]: whether the rule of each connection has a coefficient left. mask: [k, W]."""
         parts = []
-        for block in self.blocks[::_NUM]:  # coefficient A of each layer; B, C, D and η follow in the genome
+        # The blocks of coefficient A of each layer. B, C, D and η follow in the genome.
+        for block in self.blocks[::_NUM_COEFFICIENTS]:
             size = block.rows * block.columns
-            rules = mask[:, block.start : block.start + _NUM * size]
-            present = rules.reshape(-1, _NUM, block.rows, block.columns).any(axis=1)
+            rules = mask[:, block.start : block.start + _NUM_COEFFICIENTS * size]
+            present = rules.reshape(-1, _NUM_COEFFICIENTS, block.rows, block.columns).any(axis=1)
             # A rule that connections share stands for all of them.
             parts.append(np.broadcast_to(present, (len(mask), *block.shape)).reshape(len(mask), -1))
         return np.concatenate(parts, axis=1)
@@ -109,14 +112,15 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
 class PlasticMlpBatch(SlotArrays):
     """The rules and weights of B slots, and the number of steps since the last update of the weights."""
 
-    seeded = True
+    seeded = True  # `initial` depends on the seeds of the episodes
 
     def __init__(self, network: PlasticMlp, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
         self._network = network
         self._rules = self._hold(network.num_weights)
         self._weights = self._hold(network.connections)
-        # A float32, as in all columns. It counts exactly, because `update_every` is at most 1,000,000 < 2^24.
+        # The steps since the last update of the weights, as float32, like all columns. The count is exact, because
+        # `update_every` is at most 1,000,000 < 2^24.
         self._age = self._hold(1)
         self._compile("plastic_mlp", network)
         if not self._compiled:
@@ -124,6 +128,7 @@ class PlasticMlpBatch(SlotArrays):
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return rules, weights and age of slots at the start of an episode; None stands for zeros."""
+        # The `weights` of these genomes are the coefficients of the rules.
         drawn = self._network.first_weights(seeds)
         return weights, np.where(self._network.unpruned(mask), drawn, np.float32(0)), None
 
@@ -132,7 +137,7 @@ class PlasticMlpBatch(SlotArrays):
         return self._weights.take(slots)
 
     def activity(self, slot: int) -> Activity:
-        """Return the last step of a slot's network; only with the back end numpy, which keeps the nodes."""
+        """Return the nodes of a slot's last step, and the weights of its next step. Needs the back end numpy."""
         ends_of_layers = [*accumulate(self._network.sizes)]
         nodes = np.split(self._nodes[:, slot].copy(), ends_of_layers[:-1])
         return Activity(tuple(nodes), self.weights(np.array([slot]))[0])
@@ -165,9 +170,9 @@ class PlasticMlpBatch(SlotArrays):
         due: [n], whether the weights of each slot are due for an update.
         """
         n = len(due)
-        for (x, y, weights), block in zip(layers, self._network.blocks[::_NUM], strict=True):
-            stop = block.start + _NUM * block.rows * block.columns
-            shape = _NUM, block.rows, block.columns, n
+        for (x, y, weights), block in zip(layers, self._network.blocks[::_NUM_COEFFICIENTS], strict=True):
+            stop = block.start + _NUM_COEFFICIENTS * block.rows * block.columns
+            shape = _NUM_COEFFICIENTS, block.rows, block.columns, n
             A, B, C, D, eta = self._rules.array[0, block.start : stop, :n].reshape(shape)
             # Compute the weights of all slots; only the slots that are due keep them.
             moved = weights + (A * (x[:, None] * y) + B * x[:, None] + C * y + D) * eta

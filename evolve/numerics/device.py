@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError
 from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, Device, Memory, Queue
-from evolve.shapes import Float32, Slots
+from evolve.shapes import Float32, Slots, ceil_div
 
 _OPEN: list[Device] = []  # the device of this process, once it is open
 # The number of columns of a weight matrix that one thread sums if there are many tiles, as in kernels/sums.h.
@@ -138,7 +138,7 @@ class DeviceArrays:
         self.device: Device = device()
         self.queue: Queue = self.device.queue()
         self.slots = slots
-        self.tiles = -(-slots // WIDTH)
+        self.tiles = ceil_div(slots, WIDTH)
         self._memory: list[Memory] = []  # keeps the memory of all arrays allocated
         self._staging = self.device.allocate(STAGING)
         self._used = 0  # bytes of the staging memory that are in use
@@ -249,7 +249,7 @@ class DeviceStep:
         self.structure = structure
         # With few tiles most of a device is idle, so use more threads, with one column each.
         columns = 1 if arrays.tiles < arrays.device.multiprocessors else _COLUMNS_PER_THREAD
-        self.parts = max(1, min(MOST_PARTS, -(-widest // columns)))
+        self.parts = max(1, min(MOST_PARTS, ceil_div(widest, columns)))
 
     def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
         """Begin a step of the first n slots, for the present `observations`.
@@ -264,7 +264,7 @@ class DeviceStep:
     def launch(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
         """Run the kernel on the observations that the device already has."""
         arguments = self.structure, normalization, fingerprints, self.input, self._output, n
-        self.arrays.queue.launch(self.name, -(-n // WIDTH), self.parts, *arguments)
+        self.arrays.queue.launch(self.name, ceil_div(n, WIDTH), self.parts, *arguments)
 
     def finish(self, n: int) -> Float32:
         """Wait for the end of a step; return its actions [n, A], valid until the next step begins."""
@@ -288,7 +288,7 @@ class DeviceStep:
 
 def _aligned(nbytes: int) -> int:
     """Return a number of bytes, rounded up to a multiple of `_ALIGNMENT`."""
-    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+    return ceil_div(nbytes, _ALIGNMENT) * _ALIGNMENT
 
 
 def _as_int64(numbers: Slots) -> NDArray[Any]:

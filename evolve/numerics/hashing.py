@@ -28,8 +28,8 @@ QUIET_NAN = 0x7FC00000
 _ABSENT = np.uint32(0xFFFFFFFF)  # the word of an absent value; as a float32 it is a NaN that no network computes
 _BLOCK = 2**18  # numbers that are folded at a time, to limit memory
 _FIRST_CAPACITY = 256  # steps
-# From this number of rows on, the kernel is used. On a CPU without instructions for SHA-256, the kernel hashes 8 rows
-# in the time of one.
+# From this number of rows on, `sha256` calls the native kernel instead of hashlib. On a CPU without instructions for
+# SHA-256, the kernel hashes 8 rows in the time of one.
 _FEWEST_ROWS = 8
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from evolve.errors import InputError, RunError, Setting
 from evolve.numerics.device import device
-from evolve.shapes import Float32, Slots, UInt64
+from evolve.shapes import Float32, Slots, UInt64, ceil_div
 
 Backend = Literal["numpy", "native", "cupy"]
 INT64 = ctypes.c_int64
@@ -46,8 +46,9 @@ def load_library() -> ctypes.CDLL | None:
 
     Raises:
         RunError: The library was built from other headers, or by an earlier version. Then its C structures may differ
-            from the structures that Python fills. Or this system cannot load the library, for example because the C
-            library here is too old. Falling back to array operations in silence would hide why the run is slow.
+            from the structures that Python fills. Or it was built with -ffast-math. Or this system cannot load the
+            library, for example because the C library here is too old. Falling back to array operations in silence
+            would hide why the run is slow.
     """
     try:
         library = ctypes.CDLL(str(path()))
@@ -61,6 +62,9 @@ def load_library() -> ctypes.CDLL | None:
         got = f"got a library of other headers ({built_from or 'without a fingerprint'})"
         expected = f"expected a library of the headers beside it ({present})"
         raise RunError(f"native kernels: {expected}, {got}. {_how_to_build()}")
+    if "; fast-math" in _text(library, "build"):
+        expected = "expected a build without -ffast-math, which changes bits"
+        raise RunError(f"native kernels: {expected}, got one with it. Remove it from CFLAGS. {_how_to_build()}")
     return library
 
 
@@ -284,7 +288,7 @@ def normal(words: UInt64) -> Float32:
 def apply(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:
     """Return tanh, exp or sigmoid of x [n], computed by the native kernels."""
     # The kernel takes whole rows of `lanes()` numbers.
-    rows = -(-len(x) // lanes())
+    rows = ceil_div(len(x), lanes())
     padded = np.zeros(rows * lanes(), np.float32)
     padded[: len(x)] = x
     y = np.zeros_like(padded)

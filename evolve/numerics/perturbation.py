@@ -19,7 +19,7 @@ import numpy as np
 from evolve.numerics import native
 from evolve.numerics.native import ADDRESS
 from evolve.numerics.streams import Purpose, normal_rows, philox_keys
-from evolve.shapes import Bool, Float32, Float64, Int64
+from evolve.shapes import Bool, Float32, Float64, Int64, ceil_div
 
 StreamsKey = tuple[int, Purpose | str, int]
 """Seed, purpose and generation of streams."""
@@ -251,12 +251,12 @@ def antithetic_matrix_sums(
     streams = np.arange(len(coefficients))
     steps = np.full(len(coefficients), step)
     for matrix in matrices:
-        # The range from `begin` to `end` may begin and end within a row of this matrix. So compute m whole rows, and
-        # use the numbers from `first` on.
+        # The range from `begin` to `end` may begin and end within a row of this matrix. So compute m whole rows. In
+        # these rows the range begins at place `first`.
         begin, end = max(columns.start, matrix.start), min(columns.stop, matrix.stop)
         if begin >= end:
             continue
-        stop_row = -(-(end - matrix.start) // matrix.columns)  # rounded up
+        stop_row = ceil_div(end - matrix.start, matrix.columns)
         rows = slice((begin - matrix.start) // matrix.columns, stop_row)
         left, right = matrix.factors(key, streams, steps, rows)
         # With rank 0, m is 1, and n covers the deviates of all rows.

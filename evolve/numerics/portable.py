@@ -67,8 +67,8 @@ def restore_ieee(_tried: bool = False) -> None:
     A library may also leave another rounding mode behind. Each thread has its own mode, and begins with the mode of the
     thread that starts it. Raises RunError if the mode cannot be restored.
     """
-    # A subtraction is the fastest operation with a denormal result. Each of the two sums lies halfway between 1 and a
-    # neighbour of 1, so rounding to nearest gives 1, the even number.
+    # A subtraction is the fastest operation with a denormal result. 1 + _TIE_ABOVE and 1 - _TIE_BELOW lie halfway
+    # between 1 and a neighbour of 1, so rounding to nearest gives 1, the even number, for both.
     keeps_denormals = _SMALLEST - _QUARTER == _REST
     rounds_to_nearest = 1.0 + _TIE_ABOVE == 1.0 - _TIE_BELOW
     if keeps_denormals and rounds_to_nearest:
@@ -219,7 +219,7 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     # w has the third part of n·π/2, less the rounding error of r.
     w = n * 2.02226624879595063154e-21 - ((first - r) - second)
     y = r - w
-    # As in fdlibm, y + tail is the reduced argument. The tail has its last bits.
+    # As in fdlibm, y + tail is the reduced argument. The tail has the bits that y has no room for.
     tail, z = (r - y) - w, y * y
     v = z * y
     half, leading = 0.5 * z, 1.0 - 0.5 * z  # `leading`: the first two terms of the cosine

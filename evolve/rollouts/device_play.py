@@ -28,7 +28,7 @@ from evolve.rollouts.native_play import Feed, InitialColumns, Played, fields_of_
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import quantize_traces
 from evolve.rollouts.rollout import Rollout
-from evolve.shapes import Int32, Int64, UInt8
+from evolve.shapes import Int32, Int64, UInt8, ceil_div
 
 
 class RolloutInHalves:
@@ -64,7 +64,7 @@ class RolloutInHalves:
         self._queue.append(batch)
         free = [half for half in self.halves if not half.begun]
         for i, half in enumerate(free):
-            half.fill(most=-(-len(self._queue) // (len(free) - i)))  # an equal share, rounded up
+            half.fill(most=ceil_div(len(self._queue), len(free) - i))  # an equal share
 
     def tick(self) -> EpisodeResults | None:
         """Advance one half while the device works for the other half; return the results of ended episodes, or None."""
@@ -78,7 +78,7 @@ class RolloutInHalves:
         results = one.finish() if one.begun else None
         # Episodes may have been submitted while both halves were in the middle of a tick. Spread them evenly.
         if len(self._queue) or not one.running:
-            share = -(-(len(self._queue) + other.running - one.running) // 2)  # then both halves play equally many
+            share = ceil_div(len(self._queue) + other.running - one.running, 2)  # then both halves play equally many
             one.fill(most=max(1, share))
         if one.running:
             one.begin()
@@ -140,7 +140,7 @@ def tiles_together(task: AnyTask, slots: int) -> int:
     multiprocessor. The tiles of a block make each step together, so they share fetched instructions.
     """
     # The tiles of a multiprocessor, rounded up, if all multiprocessors have equal shares.
-    shared = max(1, -(-slots // (WIDTH * device().multiprocessors)))
+    shared = max(1, ceil_div(slots, WIDTH * device().multiprocessors))
     return min(MOST_TOGETHER, shared) if task.has_world else 1
 
 
@@ -242,7 +242,7 @@ class DevicePlay:
     def feed(self, feed: Feed) -> None:
         """Copy the episodes of a feed to the device. The caller must check `ready`."""
         self._fed = fed = feed.contiguous()
-        self._tiles = min(self._step.arrays.tiles, -(-self._size // WIDTH))
+        self._tiles = min(self._step.arrays.tiles, ceil_div(self._size, WIDTH))
         # A small feed has blocks of fewer tiles, to occupy all multiprocessors. Every block has `_together` tiles, so a
         # launch may have a few more tiles than the feed needs, but not more than were allocated.
         most = tiles_together(self.task, WIDTH * self._tiles)
@@ -267,7 +267,7 @@ class DevicePlay:
         """Begin to play at most `steps` steps in each slot. The next call must be `finish` or `clear`."""
         self._steps_before = int(self._counts_now[2])
         if self._fed is not None:
-            blocks = -(-self._tiles // self._together)
+            blocks = ceil_div(self._tiles, self._together)
             arguments = self._step.structure, self._parameters, self._structure, steps
             self.arrays.queue.launch(self._kernel, blocks, self._parts, *arguments, tiles=self._together)
             self.arrays.queue.download(self._counts.address, self._new_counts)

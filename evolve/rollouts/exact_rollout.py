@@ -25,7 +25,7 @@ from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResult
 from evolve.rollouts.native_play import BITS_OF_EPISODES, Feed, NativePlay, Play
 from evolve.rollouts.queue import EpisodeQueue, EpisodesToBegin
 from evolve.rollouts.results import genomes_of_traces
-from evolve.shapes import Int64
+from evolve.shapes import Int64, ceil_div
 
 CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
@@ -289,7 +289,7 @@ class ThreadedRollout(_WholeEpisodes):
         """Queue episodes, and let other threads play them."""
         self._queue.append(batch)
         self.pending += len(batch)
-        self._shared.fair_share = -(-self.pending // len(self._parts))
+        self._shared.fair_share = ceil_div(self.pending, len(self._parts))
         for part in self._parts:
             part.most_running = self._shared.most_running_of(part)
 
@@ -340,7 +340,7 @@ class ThreadedRollout(_WholeEpisodes):
         if not len(self._queue):
             return
         idle = [part for part in self._others if part not in self._playing]
-        feeds = -(-len(self._queue) // self._shared.feed_size())  # rounded up
+        feeds = ceil_div(len(self._queue), self._shared.feed_size())
         # If the part of this thread has no episodes, it takes a feed in the next tick.
         own_feeds = 0 if self._own.running else 1
         for part in idle[: feeds - own_feeds]:

@@ -118,7 +118,7 @@ class Rollout:
         backend: The back end of the network; all back ends give the same bits.
         max_episode_seconds: The time limit of an episode, see `FailureDetector`.
         normalize: Whether networks see normalized observations.
-        check: Whether a tick raises UnexpectedCopyError, see `DeviceInference`.
+        check: Whether a tick on a device raises UnexpectedCopyError if it copies more than observations and actions.
         queue: The queue of episodes, which rollouts may share. By default the rollout has its own.
         max_steps: The number of steps after which an episode ends. By default only its environment ends it.
 
@@ -127,7 +127,7 @@ class Rollout:
     """
 
     whole_episodes = False
-    """Whether a tick plays many steps, and an episode cannot fail."""
+    """Whether a kernel plays whole episodes of an exact task. A tick then plays many steps, and no episode can fail."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Rollout:
         self._lengths = np.zeros(slots, np.int32)
         self._seconds = np.zeros(slots, np.float32)
         self._metrics = np.zeros((slots, 2, len(engine.metric_names)), np.int64)
-        self._traces = "none"
+        self._traces = "none"  # the traces that the results need, see `EpisodeBatch.traces`
         self._num_traces = network.num_traces
         self._masks = np.zeros((slots, 0), np.bool_)
         self._update_live()
@@ -206,7 +206,7 @@ class Rollout:
         self._queue.generating = context
 
     def newest(self) -> tuple[int, float]:
-        """Return the steps and the return so far of the newest episode in slot 0."""
+        """Return the steps and the return so far of the last episode that began in slot 0. It may have ended."""
         return int(self._lengths[0]), float(self._returns[0])
 
     def tick(self) -> EpisodeResults | None:
@@ -232,7 +232,7 @@ class Rollout:
         return results
 
     def _advance(self, outputs: Float32) -> Bool | None:
-        """Step the environments; return [k], whether a live episode ended, or None if none did."""
+        """Step the environments; return whether each live episode ended, [k], or None if no episode ended."""
         rows = self._rows
         rewards, ended, seconds = self._step_environments(outputs[rows])
         self._seconds[rows] += seconds / len(self._live)
@@ -349,7 +349,7 @@ class Rollout:
         # Loading may generate genomes. That takes long, and does not count for running episodes.
         self.detector.advance(time.perf_counter())
         done = 0
-        # Each call of `_load` takes episodes of only one batch, with genomes in one window.
+        # Each call of `_load` takes episodes of only one batch, with genomes in one `GenomeWindow`.
         while done < len(slots):
             done += self._load(slots[done:])
         self.detector.resume(time.perf_counter())

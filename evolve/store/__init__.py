@@ -6,12 +6,13 @@ appends the new generations, and syncs the copy. Then it renames the copy, which
 file that it opened. A flush that fails leaves the old file. Once `RunFile.flush` has returned, the generations are on
 disk, and never lost again. (HDF5's own mode for such writers, SWMR, leaves files that plain h5py refuses.)
 
-**The interval.** After a flush of t seconds, the next flush waits for 200 t, so flushes cost half a percent of a run.
-The wait is at most two seconds, but at least 20 t, so flushes of a large file cost up to 5 %. A kill loses at most the
-work of one interval. A run that stops in an orderly way flushes first. A Python script that sees each generation may
-end or read the file at any time. So the wait is then 20 t, and pending generations are flushed before the script's
-process reads the file or ends (`RunFile.serve_script`). If several processes, for example ranks, see the generations,
-each generation is flushed before they see it, as long as a flush takes less than 50 ms.
+**The interval.** A kill loses at most the work of one interval between two flushes. If a flush takes t seconds, the
+interval is usually 200 t, so flushes cost half a percent of a run. A longer interval than two seconds is shortened to
+two seconds, but not below 20 t. So flushes of a large file cost up to 5 %. A run that stops in an orderly way flushes
+first. A Python script that sees each generation may end or read the file at any time. So the interval is then 20 t, and
+pending generations are flushed before the script's process reads the file or ends (`RunFile.serve_script`). If several
+processes, for example ranks, see the generations, each generation is flushed before they see it, as long as a flush
+takes less than 50 ms.
 
 **One writer.** A writer holds a lock (`flock`) on `.seed-S.h5.lock`, so a second run on the same file is refused. The
 kernel releases the lock when the process ends in any way. On a file system without locks nothing is refused.

@@ -75,6 +75,8 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
     _check_protected(path)
     path = without_links(path)
     partial = _partial(path, "" if is_locked else f".{os.getpid()}")
+    # A folder from a stranger may have a symbolic link of this name, which would lead to another file of the user.
+    partial.unlink(missing_ok=True)
     try:
         yield partial
         _copy_permissions(path, partial)
@@ -170,7 +172,8 @@ def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
             raise IsADirectoryError
         _check_protected(path)
         partial = _partial(without_links(path), f".{os.getpid()}")
-        partial.open("wb").close()
+        partial.unlink(missing_ok=True)  # as in `atomic_write`
+        partial.open("xb").close()
         partial.unlink()
 
 
@@ -242,7 +245,11 @@ def _lock_of(path: Path) -> Path:
 
 
 def _open_lock(lock: Path, flags: int) -> int:
-    """Open a lock file. Raises OSError if this user may not even read it."""
+    """Open a lock file. Raises OSError if this user may not even read it, or if it is a symbolic link."""
+    # A link in a folder from a stranger may lead to another file of the user.
+    if lock.is_symlink():
+        raise OSError(errno.ELOOP, f"the lock file {lock.name} is a symbolic link")
+    flags |= os.O_NOFOLLOW
     try:
         return os.open(lock, flags, 0o666)  # less the umask
     except PermissionError:
@@ -251,7 +258,7 @@ def _open_lock(lock: Path, flags: int) -> int:
         if flags & os.O_CREAT and not os.access(lock.parent, os.W_OK):
             raise
         with contextlib.suppress(OSError):
-            return os.open(lock, os.O_RDONLY)
+            return os.open(lock, os.O_RDONLY | os.O_NOFOLLOW)
         raise
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from evolve.errors import InputError, Setting
 from evolve.genome import Genomes
 from evolve.numerics.hashing import MAX_HASHED_STEPS
-from evolve.shapes import check_shape
+from evolve.shapes import ceil_div, check_shape
 from evolve.store import schema
 from evolve.store.disk import NO_LOCKS, exists, flush_before_reading, why_missing
 from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRun
@@ -31,7 +31,7 @@ _LOG = logging.getLogger("evolve")
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MAX_NAMES = 3  # in an error
 _ATTEMPTS = 3  # to read a file that a flush on another host may replace meanwhile
-_HEAP = b"GCOL\x01\0\0\0"  # the beginning of a heap: the signature, version 1, and three empty bytes
+_HEAP = b"GCOL\x01\0\0\0"  # the beginning of a heap of texts in HDF5: signature, version 1, three empty bytes
 _BLOCK = 2**20  # bytes that are searched for heaps at once
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
@@ -375,9 +375,9 @@ def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
     def warn(error: OSError) -> None:
         _LOG.warning("%s is left out: %s", error.filename, error.strerror)
 
-    # Folders behind symbolic links come last, so that a folder with a link is yielded by its own name. `seen` ends
-    # circles: a link may lead to a folder above it. In Python 3.11 `rglob` would raise an error if `stat` fails, as for
-    # a link to too long a name.
+    # Folders behind symbolic links come last. So if a link leads to a folder that is also inside the directory, the
+    # folder is yielded by its own name, and not by the name of the link. `seen` ends circles: a link may lead to a
+    # folder above it. In Python 3.11 `rglob` would raise an error if `stat` fails, as for a link to too long a name.
     # Folders above the directory do not belong to it, even if a link in it leads there.
     waiting, seen = [str(path)], {str(above) for above in Path(os.path.realpath(path)).parents}
     while waiting:
@@ -419,7 +419,7 @@ def read_progress(path: Path) -> tuple[int, bool]:
 
 
 def read_image(path: Path, image: bytes) -> StoredRun:
-    """Read a run file from its bytes. Raises InputError as `read` does.
+    """Read a run file from its bytes in memory, a file image in the terms of HDF5. Raises InputError as `read` does.
 
     path: The path of the file, perhaps on another host.
     """
@@ -465,7 +465,9 @@ def _check_heaps(source: Path | io.BytesIO) -> None:
     # No memory map: if the file is truncated or replaced meanwhile, a read fails, but a map would end the process.
     with io.BytesIO(source.getvalue()) if isinstance(source, io.BytesIO) else source.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        objects_left = size // 16  # more would overlap, and a stranger's heaps inside heaps would take forever
+        # An object takes at least 16 bytes. So more objects than this overlap: a stranger has put heaps inside heaps,
+        # and checking them all could take forever.
+        objects_left = size // 16
         for start in range(0, size, _BLOCK):
             file.seek(start)
             block = file.read(_BLOCK + len(_HEAP) - 1)  # a signature may begin at the end of a block
@@ -486,7 +488,7 @@ def _check_heap(file: BinaryIO, begin: int, objects_left: int) -> int:
         if number == size == 0 or objects_left < 0:
             raise ValueError(f"a damaged heap of texts at byte {begin:,}")
         # The size of object 0 includes its 16 bytes of number and size. Other objects end at multiples of 8 bytes.
-        place += size if number == 0 else 16 + -(-size // 8) * 8
+        place += size if number == 0 else 16 + ceil_div(size, 8) * 8
     return objects_left
 
 

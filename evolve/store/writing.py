@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError, Setting, on_error, pluralize
 from evolve.genome import Genomes, GenomeSource
+from evolve.shapes import ceil_div
 from evolve.store import disk, schema
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
 from evolve.store.reading import check_free, read
@@ -381,8 +382,8 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, 
     # Divide the axis after G. Its parts may be too long even if their length is 1: then divide the next axis, too.
     chunk = [1, *shape[1:]]
     for axis in range(1, len(shape)):
-        parts = -(-math.prod(chunk) * itemsize // max(size, _LONGEST_PART))
-        chunk[axis] = -(-shape[axis] // min(parts, shape[axis]))
+        parts = ceil_div(math.prod(chunk) * itemsize, max(size, _LONGEST_PART))
+        chunk[axis] = ceil_div(shape[axis], min(parts, shape[axis]))
         if chunk[axis] > 1:
             break
     return tuple(chunk)

@@ -29,7 +29,7 @@ from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, no_g
 from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float32, Float64, Int64
+from evolve.shapes import Float32, Float64, Int64, ceil_div
 from evolve.strategies import strategy as contract
 from evolve.strategies.wrapper import StartOptions
 
@@ -151,7 +151,8 @@ class Elitist(contract.Strategy[contract.State]):
         self._layout = layout
         self._P = population
         self._seed = seed
-        self.capacity = self._elite_size = size
+        self._elite_size = size
+        self.capacity = size  # for the estimate of the memory that a state takes
         self._most_survivors = min(survivors, size, population - 1)
         self._prior = prior
 
@@ -307,7 +308,7 @@ class Umda(EliteOnly):
     """The estimation of distribution algorithm for P = `population` candidates of a layout."""
 
     def __init__(self, options: UmdaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        K = -(-population // 8)  # ceil(P/8), as in prune
+        K = ceil_div(population, 8)  # as in prune
         super().__init__(layout, population, seed, size=K, survivors=K, prior=options.prior_evaluations)
         self._options = options
         self._cached_probability = contract.NewestValue(self.connection_probability)

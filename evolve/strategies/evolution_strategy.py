@@ -55,7 +55,8 @@ class EvolutionStrategy(Strategy[State]):
         """Return an initial state with new weights, drawn from the streams of a generation above 0.
 
         The connections stay; a connection that the new genome lacks gets the weight 0. If the search began with a
-        given genome, its layout (`StartLayout`) always returns this genome, so the search begins with it again.
+        given genome, the layout is a `StartLayout`. All its initial genomes equal the given genome, so the search
+        begins with this genome again.
         """
         other = initial_genomes(self._layout, self._seed, generation, range(1))
         return self._initial_state(pruned(other.weights, self._initial.mask))
@@ -130,10 +131,11 @@ def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
 
 
 def scaled_fitness(fitness: Float64) -> Float64:
-    """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2; zeros if finite ones are equal.
+    """Return [N]: the fitness [N], scaled so that the best is 1/2 and the worst -1/2.
 
     Unlike ranks, the values keep the ratios of differences, so an outlier can outweigh all other candidates. ∞ counts
-    as the best finite fitness, -∞ and NaN as the worst. N is at least 1.
+    as the best finite fitness, -∞ and NaN as the worst. If all finite fitness is equal, or no fitness is finite, the
+    result is zeros. N is at least 1.
     """
     finite = fitness[np.isfinite(fitness)]
     if not len(finite):
@@ -181,7 +183,8 @@ def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix,
     rank 0, which means full rank: one random number for each weight. A stream has the numbers in genome order.
     """
     # The number of nodes of each `Block.source`: source l + 1 is the output of layer l, and source 0 is the
-    # observation. A layout of another package may lack the size of the observation.
+    # observation. A layout of another package may lack the size of the observation. The matrices of source 0 then count
+    # as matrices without biases.
     sizes = {block.layer + 1: block.columns for block in layout.blocks}
     sizes[0] = getattr(layout, "observation_size", 0)
     found: list[PerturbedMatrix] = []
@@ -245,7 +248,7 @@ class Adam:
 class ClipUp:
     """Toklu, Liskowski & Srivastava, "ClipUp" (2020): a step of fixed length along the gradient changes the velocity.
 
-    The velocity moves the centre. Its length is limited.
+    The velocity moves the centre. The length of the velocity is limited.
 
     momentum: μ, the share of the velocity that a step keeps.
     max_speed: v_max, the largest length of the velocity; by default twice the learning rate.

@@ -270,10 +270,10 @@ class MapElites(contract.Strategy[Archive]):
         """Return the generation in which the champion took its cell."""
         return int(state.origins[contract.ranking(state.fitness)[0], 0]) if len(state) else None
 
-    def select(self, state: Archive, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
+    def select(self, state: Archive, *, cell: Sequence[int] | None = None, **others: Any) -> Genomes:
         """Return the elite of a cell."""
-        if cell is None or connections is not None:
-            return super().select(state, connections, cell)  # raises InputError
+        if cell is None:
+            return super().select(state, **others)  # raises InputError
         return state.genomes.take(np.array([self._place(state, cell)]))
 
     def origin(self, state: Archive, cell: Sequence[int]) -> tuple[int, int]:

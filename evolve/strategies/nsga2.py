@@ -22,7 +22,7 @@ The champion is the parent of the best mean fitness. If a parent has fewer than 
 filled up to `trusted` evaluations, each with the median of the mean fitness of the parents that may be chosen.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -160,6 +160,16 @@ class FrontState:
         return self.measured / np.maximum(self.parents.count, 1)[:, None]
 
 
+def first_front(state: FrontState) -> Int64:
+    """Return the rows of the parents that no other parent dominates, in ascending order of their first measure.
+
+    Among equals the one of higher mean fitness is first, and then the one of the lower candidate number.
+    """
+    rows = np.flatnonzero(state.fronts == 0)
+    # The last key of `lexsort` counts first.
+    return rows[np.lexsort((state.candidates[rows], -state.parents.score[rows], state.measures[rows, 0]))]
+
+
 class Nsga2(Elitist[FrontState]):
     """The strategy for P = `population` candidates of a layout."""
 
@@ -223,10 +233,17 @@ class Nsga2(Elitist[FrontState]):
         """Return the genome of the best trusted mean fitness, see `_best`."""
         return self._best(state, np.arange(len(state.parents)))
 
-    def select(self, state: FrontState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return the best genome of at most `connections` acting connections, as `champion` does."""
-        if connections is None or cell is not None:
-            return super().select(state, connections, cell)
+    def select(
+        self, state: FrontState, *, connections: int | None = None, member: int | None = None, **others: Any
+    ) -> Genomes:
+        """Return a member of the front, or the best genome of at most `connections` acting connections."""
+        if member is not None:
+            front = first_front(state)
+            if check_whole("member", member, 0) >= len(front):
+                raise InputError("member", f"one of 0 to {len(front) - 1}", member)
+            return state.parents.genomes.take(front[[member]])
+        if connections is None:
+            return super().select(state, **others)
         counts = self._paths.count(state.parents.genomes.mask)
         small = np.flatnonzero(counts <= check_whole("connections", connections, 0))
         if not len(small):

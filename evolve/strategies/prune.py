@@ -40,7 +40,7 @@ from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import exp, ordered_sum
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Bool, Float32, Float64, Int64, check_shape
+from evolve.shapes import Bool, Float32, Float64, Int64, ceil_div, check_shape
 from evolve.strategies import strategy as contract
 from evolve.strategies.elitist import Elitist, ScoredGenomes
 
@@ -190,7 +190,7 @@ class Prune(Elitist[PruneState]):
     """The pruning strategy for P = `population` candidates of a layout. The elite is the leaderboard."""
 
     def __init__(self, options: PruneOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        self._K = -(-population // 8)  # ceil(P/8)
+        self._K = ceil_div(population, 8)
         super().__init__(layout, population, seed, self._K, options.survivors, options.prior_evaluations)
         self._options = options
         self._plan_of = contract.NewestValue(self._plan)

@@ -221,18 +221,28 @@ class Strategy(Generic[State]):
         """
         return {}
 
-    def select(self, _state: State, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
-        """Return a genome (P = 1) that the strategy keeps besides its champion. Give one of the two arguments.
+    def select(
+        self,
+        _state: State,
+        /,
+        *,
+        connections: int | None = None,
+        member: int | None = None,
+        cell: Sequence[int] | None = None,
+    ) -> Genomes:
+        """Return a genome (P = 1) that the strategy keeps besides its champion. Give one of the arguments.
 
         Args:
             connections: Select the best genome on a front with at most this number of connections that can act.
+            member: Select this genome of a front, counted from 0 in the order of `Run.front`.
             cell: Select the elite of this cell of an archive. A strategy with elites also overrides `origin`.
 
         Raises:
             InputError: The strategy keeps no front, no archive, or no such genome.
         """
-        if cell is None:
-            raise InputError("connections", "none, except with nsga2, which keeps a front", connections)
+        for name, value in (("connections", connections), ("member", member)):
+            if value is not None:
+                raise InputError(name, "none, except with nsga2, which keeps a front", value)
         raise InputError("cell", "none, except with map-elites, which keeps an archive", cell)
 
     def origin(self, state: State, cell: Sequence[int]) -> tuple[int, int]:

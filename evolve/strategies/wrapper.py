@@ -18,7 +18,7 @@ from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import NO_GENOMES, Genomes, GenomeSource
 from evolve.numerics import ordered_sum
-from evolve.shapes import Float64, Int64, stored_array
+from evolve.shapes import Float64, Int64, ceil_div, stored_array
 from evolve.strategies.strategy import Arrays, NamedNumbers, Results, Strategy
 
 
@@ -107,7 +107,7 @@ class Wrapper(Strategy[WrapperState]):
 
     def __init__(self, strategy: Strategy[Any], generations: int) -> None:
         self._strategy = strategy
-        self._no_means = np.full(-(-generations // 4), self.no_mean)
+        self._no_means = np.full(ceil_div(generations, 4), self.no_mean)
         copy_attributes(self, strategy)
         # A state holds two states of the strategy, the newest and the best.
         self.capacity = None if strategy.capacity is None else 2 * strategy.capacity
@@ -152,9 +152,9 @@ class Wrapper(Strategy[WrapperState]):
         """Return the strategy's front or archive, see `Strategy.outcome`."""
         return self._strategy.outcome(state.now)
 
-    def select(self, state: WrapperState, connections: int | None = None, cell: Sequence[int] | None = None) -> Genomes:
+    def select(self, state: WrapperState, **which: Any) -> Genomes:
         """Return a genome of the strategy's front or archive."""
-        return self._strategy.select(state.now, connections, cell)
+        return self._strategy.select(state.now, **which)
 
     def origin(self, state: WrapperState, cell: Sequence[int]) -> tuple[int, int]:
         """Return the generation and the candidate number of an elite of the strategy."""

@@ -25,7 +25,9 @@ from evolve.training.fitness import check_fitness, importing
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the part of the cores' shared cache that a process is assumed to have
 _SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
-_MOST_SLOT_NUMBERS = 2**28  # the numbers in all slots of a device, unless the user sets the number of slots
+# A slot consists of float32 numbers, such as weights and states (`Network.slot_size`). Unless the user sets the number
+# of slots, all slots of a device together have at most this number of them.
+_MOST_SLOT_NUMBERS = 2**28
 _FORGETFUL_WRAPPERS: dict[str, tuple[str | Setting, ...]] = {
     "gymnasium.wrappers:NormalizeObservation": (
         "To scale observations: ",
@@ -34,7 +36,8 @@ _FORGETFUL_WRAPPERS: dict[str, tuple[str | Setting, ...]] = {
     ),
     "gymnasium.wrappers:NormalizeReward": ("Leave it out: strategies rank or scale returns.",),
 }
-"""By wrapper of Gymnasium that learns from one episode for the next one: the cure."""
+"""By wrapper of Gymnasium that learns from one episode for the next one: the cure. Each episode begins with a new
+environment, so such a wrapper forgets what it has learned."""
 _LARGE_SLOT = 2**16  # numbers in the slot of a large network; its step takes about as long as 16 environment steps
 
 
@@ -259,7 +262,8 @@ def _check_randomized(config: Config) -> None:
         try:
             environments.check_randomized(config.in_evaluation().env)
         except InputError as error:
-            # An error of plain sentences has no separate setting to replace.
+            # In an error of whole sentences (`InputError.plainly`), the name of the setting is part of the text, so it
+            # cannot be replaced.
             if not error.expected:
                 raise
             # The check names env.randomize, but the user has set evaluation_randomize.
@@ -292,7 +296,7 @@ def _check_size(config: Config, network: Network) -> None:
     )
     available = usable_memory()
     # If kernels play whole episodes, each thread holds only the networks that a call steps together.
-    # `plays_whole_episodes` makes a tile of networks, so the tile must fit.
+    # `plays_whole_episodes` makes a tile of networks to find out, so ask it only if the tile fits.
     tile_fits = backend(config.compute.backend) == "native" and 4 * native.lanes() * network.slot_size < available
     if tile_fits and plays_whole_episodes(config):
         slots = min(slots, num_threads(config) * environments.slots_per_call(environments.exact_task(config.env)))
@@ -379,7 +383,7 @@ def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) ->
         raise InputError("num_interactions", "the steps of a generation up to which the population grows", "none")
     # With even numbers, no antithetic pair is split.
     if least is None or least >= most or least % 2 or most % 2:
-        expected = "two even numbers, the smaller first, between which it grows until num_interactions"
+        expected = "two even numbers, the smaller first: the population grows between them until num_interactions"
         raise InputError("least_population, population", expected, f"{'none' if least is None else least}, {most}")
     if config.racing.rounds:
         raise InputError("racing.rounds", "none if the population grows", list(config.racing.rounds))
@@ -426,7 +430,10 @@ def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies
 
 
 def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) -> None:
-    """Raise InputError unless the episodes of all starts have the same step limit, even after a round of pruning."""
+    """Raise InputError unless the episodes of all starts have the same step limit, even after a round of pruning.
+
+    all_starts: The number of generations that all starts take together (`strategies.choosing_generations`).
+    """
     same_limit = "so that the episodes of all starts have the same step limit"
     if early < all_starts:
         expected = f"the generations of all starts, {all_starts:,}, or more, {same_limit}"

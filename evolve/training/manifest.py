@@ -86,6 +86,7 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
         **machine,
         "packages": machine["packages"] | packages_of(experiment.config),
         "kernel": experiment.backend,
+        **({"kernel build": native.build()} if experiment.backend == "native" else {}),
         "threads": num_threads(experiment.config),
         "strategy": portability(experiment.config),
         "modules": module_digests(experiment.config),

@@ -408,7 +408,7 @@ def _start_setting(given: Any) -> tuple[Table, Source | None]:
         return {"file": str(given.path)}, given
     if isinstance(given, Start):
         return {}, given
-    cure = 'Give the run itself, or {"file": …} with "generation", "connections" or "cell".'
+    cure = 'Give the run itself, or {"file": …} with "generation", "connections", "member" or "cell".'
     if hasattr(given, "genome") and hasattr(given, "normalizer"):  # a policy
         if given.normalizer is not None:
             expected = "a source that records how many observations its normalizer is computed from"

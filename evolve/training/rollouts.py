@@ -33,6 +33,7 @@ from evolve.rollouts.device_play import DevicePlay, DeviceRollout, in_whole_bloc
 from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.rollouts.inference import device_step, make_inference
 from evolve.rollouts.native_play import NativePlay
+from evolve.shapes import ceil_div
 from evolve.strategies import initial_genomes
 from evolve.training.experiment import Experiment, exact_parts, load_config, num_threads
 
@@ -68,7 +69,7 @@ def rollout_of(config: Config) -> AnyRollout:
     while True:
         try:
             if chosen == "cupy" and _halves(config, slots) == 2:
-                half_of_slots = -(-slots // 2)  # rounded up
+                half_of_slots = ceil_div(slots, 2)
                 return RolloutInHalves(partial(_half, config, half_of_slots))
             return _exact_rollout(config, slots, chosen) or _rollout(config, slots)
         except DeviceMemoryError:
@@ -306,7 +307,7 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
     at_once = min(config.compute.slots or 1, config.population * config.episodes)
     genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))
     keys = generation_keys(0, len(genomes))
-    episodes = range(-(-at_once // len(genomes)))  # rounded up
+    episodes = range(ceil_div(at_once, len(genomes)))
     no_moments = Moments.none(experiment.network.observation_size)
     normalizer = no_moments.normalizer() if config.normalize_observations else None
     batch = EpisodeBatch.of(0, Purpose.CHECK, genomes, keys, episodes, normalizer)

@@ -5,8 +5,8 @@ A strategy may need sums over all P candidates, such as a gradient, for each of 
 all candidates. Each worker sums some columns, and receives the sums of the others. So the messages grow with P + W, and
 no rank ever holds P × W numbers.
 
-Such a strategy must be portable, with the same arithmetic on every rank, must not be `central`, and must not need the
-traces of each candidate. For other strategies rank 0 computes the candidates and sends them.
+A strategy is copied if it is portable (the same arithmetic on every rank), is not `central` (see `Strategy`), and does
+not need the traces of each candidate. For other strategies rank 0 computes the candidates and sends them.
 """
 
 import itertools
@@ -24,12 +24,12 @@ from evolve.cluster.messages import frame_of, record_of
 from evolve.errors import InputError
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import PopulationResults, Traces
-from evolve.shapes import Float64, UInt8
+from evolve.shapes import Float64, UInt8, ceil_div
 from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_rank, wanted_traces
 from evolve.training.experiment import Experiment, load_config, num_threads
 
 MAX_EACH_TRACES = 2**20
-"""The largest P × T for which workers send the traces of each candidate to the log, even if no strategy needs them."""
+"""The largest P × T for which workers send the traces of each candidate for the log, even if `tell` needs none."""
 MIN_SHARED_NUMBERS = 2**18
 """The smallest P × W that is divided among workers or threads. One thread sums fewer numbers in less than 3 ms."""
 CACHED_COLUMNS = 2**14
@@ -37,20 +37,21 @@ CACHED_COLUMNS = 2**14
 MIN_PART_NUMBERS = 2**19
 """The smallest number of columns × candidates that is worth a message to a worker."""
 _PARTS_PER_WORKER = 4  # the parts are small, so that no worker waits long for another
-_TOKENS = itertools.count()  # each number identifies a `SharedStrategy` in versions of the state
+_TOKENS = itertools.count()  # one number for each `SharedStrategy`: a part of its state's version, see `ask`
 _START = "start/weights", "start/mask"
-"""The names of the arrays of a given first genome. They are sent with the arrays of the state."""
+"""The names of the arrays of the genome that the user gave to begin the search with. They are sent with the state."""
 
 
 @dataclass(frozen=True)
 class StateHeader:
     """To a worker: the head of a strategy's state before a generation. Each array follows in a `StateArray`.
 
-    Before generation 0 only a given first genome follows, because each rank can compute the first state.
+    The genome that the user gave to begin the search with always follows, if there is one. Before generation 0 no array
+    of the state follows, because each rank can compute the first state.
 
     experiment: The experiment as TOML text.
     generation: The number of the generation that begins with the state.
-    arrays: The number of arrays that follow.
+    num_arrays: The number of arrays that follow.
     """
 
     experiment: str
@@ -58,18 +59,18 @@ class StateHeader:
     action_size: int
     seed: int
     generation: int
-    arrays: int
+    num_arrays: int
 
 
 @dataclass(frozen=True)
 class StateArray:
     """To a worker: an array of the state, by its name in a checkpoint.
 
-    arrays: [1, …], the array with an additional axis. An array without axes would arrive as a Python number.
+    expanded: [1, …], the array with an additional axis. An array without axes would arrive as a Python number.
     """
 
     name: str
-    arrays: NDArray[Any]
+    expanded: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class ColumnSums:
 class TellResults:
     """To a worker: the results of a generation.
 
-    fitness: [P], or fewer if the population grows.
+    fitness: [P]; fewer if a growing population had enough steps before all P candidates played.
     mean_traces: [T]; [0] if the strategy does not need them.
     measures: [P, D]; D = 0 if the strategy does not need them.
     """
@@ -107,7 +108,7 @@ _KINDS = StateHeader, StateArray, SumRequest, ColumnSums, TellResults
 
 
 class SharedStrategy:
-    """A strategy and its state on rank 0. This object keeps the copies of the workers up to date.
+    """A strategy and its state on rank 0. This object keeps the workers' copies up to date.
 
     Args:
         experiment: The experiment.
@@ -172,9 +173,9 @@ class SharedStrategy:
         mean_traces = results.mean_traces if self._wanted_traces == "mean" else None
         sums = None
         if isinstance(genomes, AskedGenomes):
-            sums = self._sum_candidates(genomes, fitness, mean_traces, measures)
-        # A strategy gets a row of traces for each fitness, or no rows. Workers may have sent only the mean. In a
-        # population that grows, some rows belong to candidates that did not play.
+            sums = self._sum_and_tell_workers(genomes, fitness, mean_traces, measures)
+        # The strategy gets one row of traces for each fitness, or no rows. The numbers of rows differ if workers sent
+        # only the mean, or if some candidates of a growing population did not play.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
         state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
         if state is None and self.state is not None:
@@ -183,12 +184,13 @@ class SharedStrategy:
             raise InputError("strategy.name", expected, got, "End tell with: return state.")
         self.state = state
 
-    def _sum_candidates(
+    def _sum_and_tell_workers(
         self, asked: AskedGenomes[Any], fitness: Float64, mean_traces: Float64 | None, measures: Float64 | None
     ) -> Float64 | None:
-        """Return the sums [W] or [W, k] over all candidates, None if the strategy needs no sums.
+        """Return the sums [W] or [W, k] over all candidates, None if the strategy needs no sums. Update the workers.
 
-        Workers with the state compute parts of the sums. Then they receive the other parts, and the results.
+        Workers with the state compute parts of the sums. Then they receive the other parts, and the results. They
+        receive the results even if the strategy needs no sums.
         """
         W, version = asked.num_weights, (self._token, asked.generation)
         workers_have_state = self._coordinator.workers and self._coordinator.shared_version == version
@@ -217,7 +219,7 @@ class SharedStrategy:
         W = asked.num_weights
         # There are at most _PARTS_PER_WORKER parts for each worker. Only the last may be below MIN_PART_NUMBERS.
         most_parts = _PARTS_PER_WORKER * len(self._coordinator.workers)
-        size = max(-(-MIN_PART_NUMBERS // len(fitness)), -(-W // most_parts))  # both rounded up
+        size = max(ceil_div(MIN_PART_NUMBERS, len(fitness)), ceil_div(W, most_parts))
         requested = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         requests = [frame_of(SumRequest(fitness, columns.start, columns.stop), _KINDS) for columns in requested]
         parts = []
@@ -251,14 +253,14 @@ class StrategyReplica:
         match record_of(content, _KINDS):
             case StateHeader() as header:
                 self._header, self._arrays = header, {}
-            case StateArray(name, arrays):
-                self._arrays[name] = np.array(arrays[0])  # not a view, which would keep the message
+            case StateArray(name, expanded):
+                self._arrays[name] = np.array(expanded[0])  # not a view, which would keep the message
             case ColumnSums(start, sums):
                 self._sums[start : start + len(sums)] = sums
             case TellResults() as results:
                 self._tell(results)
         # Begin when all arrays have arrived. Without arrays, the header alone is enough.
-        if self._header is not None and len(self._arrays) == self._header.arrays:
+        if self._header is not None and len(self._arrays) == self._header.num_arrays:
             self._start(self._header)
             self._header, self._arrays = None, {}
 
@@ -277,7 +279,7 @@ class StrategyReplica:
         return self._asked
 
     def _start(self, header: StateHeader) -> None:
-        """Make the strategy and its state of the arrays that have arrived."""
+        """Make the strategy, and make its state from the arrays that have arrived."""
         config = load_config(header.experiment)
         self._threads = num_threads(config)
         network = networks.make(config.network, header.observation_size, header.action_size)
@@ -312,7 +314,7 @@ def _sum_columns(asked: AskedGenomes[Any], fitness: Float64, columns: slice, thr
     if n * len(fitness) < MIN_SHARED_NUMBERS:
         threads = 1
     # An equal share of the columns for each thread, unless the share is too large for a cache.
-    size = min(CACHED_COLUMNS, -(-n // threads))
+    size = min(CACHED_COLUMNS, ceil_div(n, threads))
     parts = [slice(start, min(start + size, columns.stop)) for start in range(columns.start, columns.stop, size)]
     sums = partial(asked.strategy.sums, asked.state, asked.generation, fitness)
     # Messages hold float64, but a strategy of another package may return other numbers.

@@ -1,7 +1,8 @@
 """Reads experiments and genomes of run files and champion files, for this process or as the start of a new run.
 
-`reload` and `reload_policy` return the experiment of a file. `final_champion` returns a genome with the normalizer of
-its observations. `with_start` gives a new run its first genome, from a file or from the caller.
+`reload` and `reload_policy` return the experiment of a file. `final_champion` returns the final champion, or another
+genome of the run, with the normalizer of its observations. `with_start` gives a new run its first genome, from a file
+or from the caller.
 
 The configuration of the new run records the digest of this genome (`start_from.digest`), and its run file holds the
 genome itself. So the new run can be resumed and verified even if the source of the genome has changed or is missing.
@@ -62,7 +63,9 @@ def reload(
         # Apply engine and changes together, because the changes may drop arguments that the engine does not take.
         config = config.with_env_changes({**(changes if is_same else {}), "engine": engine})
         if isinstance(run, StoredChampion) and not trains:
-            # The other engine may not take the settings of the training environment.
+            # Only held-out and validation episodes are played, so the other engine need not take the settings of the
+            # training environment. Engines other than the exact one lack some settings of exact tasks. Such
+            # settings have no effect with their defaults, so leave these out.
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
     compute = parse(ComputeOptions, {"check": config.compute.check, "threads": plain(threads)}, "compute")
@@ -83,8 +86,8 @@ def reload(
             raise
         evaluate = f"python -m evolve.evaluate {shlex.quote(str(run.path))} --env module:{config.env.id}"
         cure = (
-            "The file does not name the module that registers it. In Python, import that module first; "
-            f"its champion is evaluated by {evaluate}"
+            "The file does not name the module that registers this environment. In Python, import that module first. "
+            f"On the command line, name it in place of `module`: {evaluate}"
         )
         raise InputError("env.id", error.expected, error.got, cure) from None
     # The stored arrays must fit the experiment before the network or the environment is replaced.
@@ -180,6 +183,7 @@ def with_network(experiment: Experiment, settings: Mapping[str, Any], for_policy
         raise InputError("network", 'a table of settings, such as {"plasticity": 0.0}', repr(settings))
     own = experiment.config.network.table()
     section = NETWORKS.parse({**own, **settings})
+    # In networks of other packages these two settings may have another meaning, so they are not refused.
     for key in settings:
         if key in ("init_scale", "init_sparsity") and settings[key] != own.get(key) and own["name"] in NETWORKS:
             expected = "a setting that acts on a champion; this one acts on initial genomes alone"
@@ -204,23 +208,32 @@ class GenomeChoice:
     Attributes:
         generation: The best candidate of this generation.
         connections: The best genome in the strategy's state with at most this number of acting connections.
+        member: This genome of the front, counted from 0 in the order of `Run.front`.
         cell: The elite of this cell of the archive.
     """
 
     generation: int | None = None
     connections: int | None = None
+    member: int | None = None
     cell: Sequence[int] | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The attributes that are not None, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
     def is_champion(self) -> bool:
         """Whether it is the final champion."""
-        return self.generation is None and self.connections is None and self.cell is None
+        return not self.given
 
     @property
     def title(self) -> str:
         """The genome in words; empty for the final champion."""
         if self.connections is not None:
             return f"best with at most {pluralize(self.connections, 'acting connection')}"
+        if self.member is not None:
+            return f"member {self.member} of the front"
         if self.cell is not None:
             return f"elite of cell {','.join(map(str, self.cell))}"
         return "" if self.generation is None else f"best of generation {self.generation}"
@@ -229,7 +242,9 @@ class GenomeChoice:
 def final_champion(
     experiment: Experiment, run: Stored, which: GenomeChoice = GenomeChoice(), where: str = ""
 ) -> tuple[Genomes, Float32 | None]:
-    """Return a genome (P = 1) and its normalizer [2, O]; the normalizer is None if observations are not normalized.
+    """Return the final champion, or the genome that `which` names, and its normalizer [2, O].
+
+    The genome has P = 1. The normalizer is None if observations are not normalized.
 
     Args:
         experiment: The experiment of the run.
@@ -251,7 +266,7 @@ def final_champion(
             return newest_champion(experiment, run)
         strategy, state = restore(experiment, run)
         try:
-            genome = strategy.select(state, which.connections, which.cell)
+            genome = strategy.select(state, **which.given)
         except InputError as error:
             raise InputError(f"{where}{error.argument}", error.expected, error.got, *error.cure) from None
         # The genomes of a front are evaluated again in each generation, so the present normalizer applies to them.
@@ -285,7 +300,7 @@ def check_which(run: Stored, which: GenomeChoice, where: str = "") -> None:
 
     where: The beginning of the names of settings in errors, such as "start_from.".
     """
-    given = {f"{where}{name}": value for name, value in vars(which).items() if value is not None}
+    given = {f"{where}{name}": value for name, value in which.given.items()}
     if len(given) > 1:
         raise InputError(" and ".join(given), "one of these settings", "several")
     for name, value in given.items():
@@ -339,6 +354,8 @@ def with_start(run: PlannedRun, resume: bool, source: Source | None) -> PlannedR
         found = wanted.model_copy(update={"digest": start.digest}), start
     # The configuration records the digest of the start, see the top of this module.
     recorded, start = found
+    # `_load` has checked the size of a genome from a file. Here only the run's own file or an object of the caller
+    # can have another size.
     _check_size(start.weights, experiment, "the run file" if source is None else "the given genome")
     _check_frozen(experiment, start)
     config = experiment.config.model_copy(update={"start_from": recorded})
@@ -376,10 +393,10 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
             start = Start(source.weights[0], source.mask[0], np.zeros(1, np.int64))
         case Start():
             start = source
-            if start.normalizer is not None:  # a start without a normalizer fits any run, as a vector does
+            if start.normalizer is not None:  # without a normalizer it fits any run, as `Genomes` do
                 _check_normalization(True, experiment, "the given start")
         case _:
-            start = _start_of(source, GenomeChoice(wanted.generation, wanted.connections, wanted.cell), experiment)
+            start = _start_of(source, GenomeChoice(**wanted.choice()), experiment)
     if wanted.digest not in (None, start.digest):
         why = "The source has changed"
         if wanted.file is not None and os.path.isdir(os.path.expanduser(wanted.file)):

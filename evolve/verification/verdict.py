@@ -20,7 +20,7 @@ _MAX_VALUE = 48  # characters of a value in the table of manifests
 _MIN_WIDTH = 20  # the narrowest lines, in characters; a narrower terminal breaks lines itself
 
 HERE = "this machine"
-"""The name of the side that is a repetition."""
+"""The name of a `Side` that is not read from a file, but is the run repeated on this machine."""
 ENGINE = "env.engine"
 """The only setting in which equal runs may differ, because two engines can play the same episodes."""
 _ALGEBRA = ("packages.numpy", "blas", "cpu", "cpu features")
@@ -68,7 +68,7 @@ def html_table(title: str, rows: Mapping[str, str | None]) -> str:
 
 
 def html_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of texts as an HTML table for a notebook, light or dark.
+    """Return rows of texts as an HTML table that suits light and dark notebooks.
 
     columns: The headings of the columns. Without them, the first cell of each row is the heading of the row.
     """
@@ -149,7 +149,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> "Verdict":
-        """Return the verdict of a table of `to_json`. Numbers that were not finite are None."""
+        """Return the verdict from the table that `to_json` returned. Numbers that were not finite are None."""
         return TypeAdapter(cls).validate_python(table)
 
     def __bool__(self) -> bool:
@@ -222,7 +222,7 @@ def _for_json(value: Any) -> Any:
 
 
 def _different_positions(name: str, a: _Numbers | None, b: _Numbers | None) -> list[str]:
-    """Return a line with the first 12 positions at which two vectors differ; empty if there are none or unknown."""
+    """Return a line with the first 12 positions at which two vectors differ; no line if a vector is unknown."""
     if a is None or b is None:
         return []
     # Like the hashes that found the step, `repr` tells -0.0 from 0.0, and NaN equals NaN.
@@ -270,7 +270,7 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "end": "only one side has a step {step}; everything before is equal",
         "late": "the episodes differ in step {step} or later, of which no hashes are kept",
         "return": "observations and actions are equal, but not the return: the rewards differ, or the log does",
-        "metrics": "observations, actions and return are equal, but not a metric: info differs, or the log does",
+        "metrics": "observations, actions and return are equal, but a metric differs: info differs, or the log does",
         "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
         "held-out": "held-out episodes have different returns, or their log was changed",
         "validation": "validation episodes have different returns, or their log or their settings were changed",
@@ -303,7 +303,7 @@ def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
 
 
 def refine(what: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
-    """Return the kind of a difference, or another kind if the manifests of both sides explain the difference better.
+    """Return `what`, or another kind of difference if the manifests of both sides show a better explanation.
 
     - "function" replaces "log" if the fitness is a function of the user. Such a function does not explain different
       genomes, because all fitness before them is equal.

@@ -111,13 +111,13 @@ def test_a_front_is_listed_with_the_options_that_choose_its_genomes(call):
     assert path == "front/seed-1.h5"
     assert names.split() == ["fitness", "acting_connections", "evaluations"]
     assert len(rows) == len(front)
-    for row, member in zip(rows, front, strict=True):
-        option, connections, fitness, measure, evaluations = row.split()
-        assert (option, int(connections)) == ("--connections", member.measures["acting_connections"])
-        assert measure == connections
+    for place, (row, member) in enumerate(zip(rows, front, strict=True)):
+        option, number_of_member, fitness, connections, evaluations = row.split()
+        assert (option, int(number_of_member)) == ("--member", place)
+        assert int(connections) == member.measures["acting_connections"]
         assert fitness == number(member.fitness)
         assert int(evaluations) == member.evaluations
-        call("evaluate", "front", option, connections, "--episodes", 2).ok()
+        call("evaluate", "front", option, place, "--episodes", 2).ok()
 
 
 def test_an_archive_is_listed_with_the_options_that_choose_its_elites(call, runs):

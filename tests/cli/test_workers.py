@@ -201,6 +201,26 @@ def test_ranks_do_not_outlive_the_process_that_started_them(start, tmp_path, bra
     assert not alive
 
 
+def test_processes_of_the_script_that_becomes_evolve_live_on(tmp_path):
+    """After `exec`, the background processes of a job script are children of evolve."""
+    run = " ".join(map(str, (sys.executable, "-m", "evolve", "run", *TINY, "--workers", 1, "--engine", "exact")))
+    script = f"sleep 300 >&- 2>&- & echo $!; exec {run} -e CartPole-v1 --threads 1"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=True,
+    )
+    monitor = psutil.Process(int(done.stdout.split()[0]))
+    try:
+        assert (monitor.name(), "ranks" in done.stderr or "worker" in done.stderr) == ("sleep", True)
+    finally:
+        monitor.kill()
+
+
 def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
     for env, few in (("CartPole-v1", 12 * 2 * 50), ("BipedalWalker-v3", None), ("toys:Slow-v0", None)):
         words = ["-e", env, "-p", "6", "-r", "2", "-g", "2", "--set", "env.max_episode_steps=50"]

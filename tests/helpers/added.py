@@ -24,8 +24,8 @@ class Measuring(Ga):
     def outcome(self, state):
         return {"archive": np.zeros(3)}
 
-    def select(self, state, connections=None, cell=None):
-        return self.champion(state) if cell else super().select(state, connections, cell)
+    def select(self, state, *, cell=None, **others):
+        return self.champion(state) if cell else super().select(state, **others)
 
 
 class Changing(Ga):

@@ -126,6 +126,39 @@ def test_a_library_that_cannot_be_loaded_is_no_missing_library(tmp_path, monkeyp
         native.load_library.__wrapped__()
 
 
+@pytest.mark.parametrize(
+    "options", ["-ffast-math", "-Ofast", "-fassociative-math -fno-signed-zeros", "-funsafe-math-optimizations"]
+)
+def test_options_that_change_bits_are_taken_back(options):
+    """Such options may stand in CFLAGS, for other packages."""
+    compiler = shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    addition = "float sum(const float *a) { float s = 0; for (int i = 0; i < 64; i++) s += a[i]; return s; }"
+
+    def machine_code(*flags):
+        return subprocess.check_output([compiler, *flags, "-S", "-x", "c", "-", "-o", "-"], input=addition.encode())
+
+    ours = runpy.run_path(str(ROOT / "setup.py"))["FLAGS"]
+    assert machine_code(*options.split(), *ours) == machine_code(*ours)
+    assert machine_code(*ours, *options.split()) != machine_code(*ours)
+
+
+def test_a_library_of_fast_math_is_refused(tmp_path, monkeypatch):
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    texts = {"sources": native.header_fingerprint(), "build": "GCC 12; optimized; fast-math; no fused; clones"}
+    (tmp_path / "x.c").write_text("".join(f'const char evolve_{name}[] = "{text}";\n' for name, text in texts.items()))
+    library = tmp_path / "fast.so"
+    subprocess.run([compiler, "-shared", "-fPIC", tmp_path / "x.c", "-o", library], check=True)
+    monkeypatch.setattr(native, "path", lambda: library)
+    with pytest.raises(
+        RunError, match=r"expected a build without -ffast-math.* Remove it from CFLAGS\. Build it again"
+    ):
+        native.load_library.__wrapped__()
+
+
 def test_a_library_of_other_headers_is_refused(tmp_path, monkeypatch):
     """Without this, new sources and an old build would give wrong numbers, or worse."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)

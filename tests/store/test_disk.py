@@ -12,6 +12,7 @@ import pytest
 import warm
 from conftest import environment, finished, make_runs, wait_for
 
+import evolve
 from evolve import store
 from evolve.errors import InputError
 from evolve.store import disk as disk_module
@@ -232,6 +233,7 @@ def test_two_runs_do_not_write_one_file(start, call, tmp_path):
 FORKS = """
 import os, sys
 from pathlib import Path
+import evolve
 from evolve import store
 file = store.create(Path(sys.argv[1]), store.Header("", {}, 0, "x"))
 if os.fork() == 0:
@@ -275,6 +277,22 @@ def test_others_may_lock_a_file_that_they_may_write(tmp_path):
         os.umask(before)
     assert (tmp_path / ".seed-0.h5.lock").stat().st_mode & 0o777 == 0o664
     lock.release()
+
+
+@pytest.mark.parametrize("name", [".seed-1.h5.lock", ".seed-1.h5.partial.h5"])
+def test_links_at_the_names_of_helper_files_are_never_followed(call, tmp_path, name):
+    """A folder that a stranger has packed may have such links, and they may lead to any file of the user."""
+    thesis, link = tmp_path / "thesis.tex", tmp_path / "runs" / name
+    thesis.write_text("chapter 1")
+    link.parent.mkdir()
+    link.symlink_to("../thesis.tex")
+    done = call("run", "-e", "CartPole-v1", "--engine", "exact", "-g", 1, "-p", 4, "-s", 1, "-o", "runs")
+    assert thesis.read_text() == "chapter 1"
+    if name.endswith(".lock"):
+        done.refused("output.directory", "seed-1.h5.lock is a symbolic link")
+    else:
+        assert evolve.load(tmp_path / "runs").complete
+        assert not (tmp_path / "runs" / "seed-1.h5").is_symlink()
 
 
 def test_a_second_release_leaves_other_locks_alone(tmp_path):

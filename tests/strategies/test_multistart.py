@@ -60,8 +60,8 @@ class Measuring(Strategy):
     def outcome(self, state):
         return {"archive": np.full(1, state)}
 
-    def select(self, state, connections=None, cell=None):
-        return state, connections, cell
+    def select(self, state, **which):
+        return state, which
 
     def origin(self, state, cell):
         return state, cell
@@ -82,8 +82,8 @@ def test_measures_and_outcomes_are_those_of_the_strategy_inside(strategy):
     assert strategy.measures(None, {"speed": 3.0}).tolist() == [[3.0]] * P
     assert strategy.outcome(state)["archive"].tolist() == [2.0]
     assert strategy.champion_generation(state) == 1
-    assert strategy.select(state, 3) == (2, 3, None)
-    assert (strategy.select(state, cell=[0]), strategy.origin(state, [0])) == ((2, None, [0]), (2, [0]))
+    assert strategy.select(state, connections=3) == (2, {"connections": 3})
+    assert (strategy.select(state, cell=[0]), strategy.origin(state, [0])) == ((2, {"cell": [0]}), (2, [0]))
 
 
 @pytest.mark.parametrize("name", [*ES, "ga"])

@@ -7,8 +7,8 @@ code does arithmetic in legs, so equal digests prove equal work.
 `legs.toml` has the legs, and `golden.json` has the digests of short runs. After a change to the work, raise `VERSION`,
 and write `golden.json` again with `benchmarks/contest.py --golden`.
 
-`session` plays and times the work on the ranks of this job. Only `evolve.cli.contest` starts processes. `results` has
-the file of a contest, and `ranking` compares the files of several machines.
+`session` plays and times the work on the ranks of this job. Only `evolve.cli.contest` starts processes. `results`
+reads and writes the file of a contest, and `ranking` compares the files of several machines.
 """
 
 import hashlib
@@ -89,7 +89,7 @@ def scored_experiment(leg: str, size: ContestSize, backend: str) -> Experiment:
     table = LEGS[leg]
     factors = {"population": size.candidates, "generations": size.generations}
     if leg == WALKER:
-        # The two numbers of `size.walker` have the names of the factors, in the same order.
+        # `size.walker` has a population and a number of generations, in the order of the keys of `factors`.
         changes = dict(zip(factors, size.walker, strict=True))
     else:
         # A leg needs two generations, because the first one is not timed. A population needs two candidates.

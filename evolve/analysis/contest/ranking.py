@@ -20,7 +20,8 @@ from evolve.analysis.figures.style import COLOURS, FAINT, INK, PAPER
 from evolve.errors import InputError, sanitize
 
 STEPS = 228_539_753
-"""Environment steps of the 200 generations of the benchmark of 2020, as the size "large" plays them."""
+"""Environment steps of the 200 generations of the benchmark of 2020 with the seed of the size "large". Other seeds
+take other numbers of steps."""
 _PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
 
 _MARKERS = "os^Dv<"
@@ -34,7 +35,9 @@ _ROOM = 1.25  # the width of a panel in lengths of the longest bar; numbers stan
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row of a machine, compared with other rows.
+    """A row of a contest file, compared with the rows of other files. A row is a measurement (`ContestRow`).
+
+    Each number of workers that a machine was timed with has a row, and so has its GPU.
 
     Attributes:
         machine: The unique name of its machine.
@@ -146,7 +149,8 @@ def benchmark_2020(file: results.ContestFile, row: results.ContestRow) -> str:
 
 @style.styled
 def draw(ranking: ContestRanking) -> Any:
-    """Return the figure of a ranking: time and speed-up over workers, above ratios of times and costs."""
+    """Return the figure of a ranking: curves of time and speed-up over workers; below them, bars of time ratios and
+    of costs."""
     # The bars show only the fastest row of each machine.
     best = [min(ranking.of(machine), key=lambda row: row.measured.seconds) for machine in ranking.machines]
     # Costs in several currencies have no common axis.

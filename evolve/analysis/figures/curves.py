@@ -33,12 +33,14 @@ AXES = {"generation": "generation", "steps": "environment steps", "time": "minut
 """The possible x axes of curves, and their labels. `draw_curves` replaces "time" by "seconds" for short runs."""
 _SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
-_UNIT_CHARACTERS = 32  # in a line of the definition of the fitness; three times as many in all
+# The unit of the fitness is its definition in words. It has at most this number of characters in a line, and at most
+# three times this number in all.
+_UNIT_CHARACTERS = 32
 _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
 _MOST_NAMED = 8  # searches (`strategies.searches`) marked by lines with names; more searches are marked by triangles
 _NAME_INCHES = 0.6  # the least distance between two of these names
-_PANEL_SHARE = 0.8  # the part of a panel's nominal width that labels leave
+_PANEL_SHARE = 0.8  # the share of a panel's nominal width for data; the rest is for the labels beside it
 _BEST, _MEAN = "best of generation", "population mean"
 _TRIANGLES = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
 _MAX_LINES = 4  # workers drawn as lines; more workers are drawn as a heat map
@@ -140,7 +142,8 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
             _draw_panel(panel, kind, facet, height, small=kind != "fitness" and not stacked)
         if len(facets) > 1:
             facet_panels[0].set_title(facet.title)
-        # Only names of searches are aligned at the bottom. They stand above the panel, so move the title up.
+        # A text that is aligned by its bottom edge is the name of a search (`_mark_searches`). These names stand above
+        # the panel, so move the title up.
         if any(text.get_va() == "bottom" for text in facet_panels[0].texts):
             facet_panels[0].set_title(facet_panels[0].get_title(loc="left"), pad=16)
         _share_x_axis(facet_panels, axis, stacked)
@@ -434,9 +437,9 @@ def _last_point(x: Float64, values: Float64) -> tuple[float, float]:
 def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     """Mark the generations in which searches of the strategies start, restart or begin a round: curves dip there.
 
-    A vertical line with a name marks a search that all runs of a single group begin in the same generation. Triangles
-    at the lower edge mark all other searches, and all searches if the names have no room. The returned label explains
-    triangles.
+    If the environment has a single group, a vertical line with a name marks each search that all runs of the group
+    begin in the same generation. Triangles at the lower edge mark all other searches, and all searches if the names
+    have no room. The returned label explains triangles.
     """
     across = panel.get_xaxis_transform()  # x in data, y as a share of the panel's height
     has_triangles = False
@@ -445,7 +448,8 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
         # The first generation and the name of each search, in each run.
         found = [set(_searches(run, group.config)) for run in group.runs]
         named = set.intersection(*found) if len(facet.groups) == 1 else set()
-        # A search begins between two generations. If runs differ, the median run decides.
+        # A search begins between two generations. On an axis of steps or time, this place differs between the runs, so
+        # take the median of the runs.
         begun: dict[int, list[float]] = {}
         for run, searches in zip(group.runs, found, strict=True):
             own = facet.x_of_run(run)
@@ -472,7 +476,8 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     if not has_triangles:
         return []
     end = max(float(facet.x(group)[-1]) for group in facet.groups)
-    # A pointer at the lower edge would look like a longer axis.
+    # key="" draws no pointer, which is a line from the label to the curve. At the lower edge, it would look like a
+    # longer axis.
     return [LineLabel(_TRIANGLES, end, panel.get_ylim()[0], FAINT, key="")]
 
 
@@ -492,8 +497,8 @@ def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
 def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     """Return the held-out mean of a group in words, and as a mark with an interval; "" and None without evaluation.
 
-    There is no mark if fitness is a function of the user, or less the cost of connections: then returns do not belong
-    on the axis of the fitness.
+    There is no mark if the user has defined the fitness by a function, or if the cost of connections is subtracted from
+    the fitness: then returns do not belong on the axis of the fitness.
     """
     found = comparison.held_out_score(group)
     if found is None:

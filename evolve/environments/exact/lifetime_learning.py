@@ -13,7 +13,8 @@ from evolve.config import Options
 from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, OptionsT, largest
 from evolve.shapes import Bool, Float32, Float64
 
-_FIRST_CUE = DRAWS_TO_BEGIN - 1  # the random number that chooses the first cue; numbers 0, 1, … are for the answers
+# The index of the random number that chooses the first cue. The numbers 0, 1, … choose the right answers.
+_FIRST_CUE_DRAW = DRAWS_TO_BEGIN - 1
 _TURN_THRESHOLD = np.float32(1.0) / np.float32(3.0)  # in the T-maze, outputs beyond ±1/3 turn left or right
 MOST_SWITCHES = 20
 """The largest number of switches. The T-maze needs 1 + 2 · switches of the `DRAWS_TO_BEGIN` numbers of an episode."""
@@ -55,7 +56,7 @@ class Bandit(ExactTask[BanditOptions]):
 
     @property
     def state_size(self) -> int:
-        """The number of rows, S."""
+        """S, the number of rows of the states [S, k]."""
         return self.options.arms + 2
 
     @property
@@ -131,7 +132,7 @@ class Cues(_OneOutputTask[CuesOptions]):
 
     @property
     def state_size(self) -> int:
-        """The number of rows, S."""
+        """S, the number of rows of the states [S, k]."""
         return 2 * self.options.cues + 3
 
     @property
@@ -146,7 +147,7 @@ class Cues(_OneOutputTask[CuesOptions]):
         for cue in range(C):
             states[cue] = np.where(draws.number(cue) < 0.5, -1.0, 1.0)
         states[C : 2 * C] = self.options.presentations
-        return self._show(states, draws.number(_FIRST_CUE))
+        return self._show(states, draws.number(_FIRST_CUE_DRAW))
 
     def observe(self, states: Float64) -> Float64:
         """Return [cues + 2, k]: the cue (one-hot), the answer and its success."""
@@ -227,7 +228,7 @@ class Reversal(_OneOutputTask[TrialOptions]):
 
     @property
     def state_size(self) -> int:
-        """The number of rows, S."""
+        """S, the number of rows of the states [S, k]."""
         return 2 + self.options.switches
 
     @property
@@ -295,7 +296,7 @@ class TMaze(_OneOutputTask[TMazeOptions]):
 
     @property
     def state_size(self) -> int:
-        """The number of rows, S."""
+        """S, the number of rows of the states [S, k]."""
         return 5 + self.options.switches
 
     @property

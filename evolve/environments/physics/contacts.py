@@ -1,9 +1,9 @@
 """Contacts: pairs of a body and a piece of ground, and the points at which the two touch.
 
 The arithmetic is Box2D's: b2CollideEdgeAndPolygon, b2CollidePolygons and b2ContactManager. The points of a contact, at
-most two, form its *manifold*. The *reference face* of a manifold is the face, of the body or of the ground, along which
-the two are separated. The points are the ends of a face of the other polygon, clipped by the sides of the reference
-face.
+most two, form its *manifold*. The *reference face* of a manifold is a face of the body or of the ground: in general the
+face from whose line the other polygon is farthest away. The points are the ends of a face of the other polygon, clipped
+by the sides of the reference face.
 """
 
 from typing import Any, NamedTuple
@@ -61,20 +61,23 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     inward = -outward
 
     # The separation along a face: the signed distance of the other polygon's nearest corner from the line of the face.
-    # The face with the largest one is the body's best. Box2D's test of angles (`usable`) excludes faces only if an edge
-    # knows its neighbours. No edge does here, so all faces are usable.
+    # The body's face with the largest separation may become the reference face. Box2D's test of angles (`usable`)
+    # excludes faces only if an edge knows its neighbours. No edge does here, so the test has no effect. It stays, so
+    # that this code follows Box2D and the kernel.
     of_edge = dot(normal[:, None], corner - v1[:, None]).min(axis=0)
     of_faces = np.minimum(dot(inward, corner - v1[:, None]), dot(inward, corner - v2[:, None]))
-    # Box2D returns early if a separation is larger than RADIUS. Here `near` removes the points at the end.
+    # Box2D returns early if a separation is larger than RADIUS. Here the last lines of the function use `near` to drop
+    # the points.
     near = (of_edge <= RADIUS) & (of_faces <= RADIUS).all(axis=0)
     usable = dot(inward + normal[:, None], normal[:, None]) >= -frames.ANGULAR_SLOP
     of_faces = np.where(usable, of_faces, -frames.LARGEST)
     face = of_faces.argmax(axis=0)
     by_body = usable.any(axis=0) & (_at(of_faces, face) > _RELATIVE * of_edge + _ABSOLUTE)
 
-    # Clip the edge by the sides of the body's face, or else the body's nearest face by the sides of the edge: the
-    # reference face goes from r1, corner number i1, to r2, corner number i2. An edge has its body on the right, so it
-    # begins at its corner 1 if the body is behind it. `0 * n` and `0 + by_body` give integers of the shape [N].
+    # If the reference face is the body's, clip the edge by the sides of this face. Otherwise clip the body's nearest
+    # face by the sides of the edge. The reference face goes from r1 to r2, the corners number i1 and i2. The body has
+    # to be on the right of an edge. So an edge goes from v1 to v2 if `front`, otherwise from v2 to v1. `0 * n` and
+    # `0 + by_body` give integers of the shape [N].
     nearest = dot(normal[:, None], outward).argmin(axis=0)
     face_end, nearest_end = _after(face, bodies.size), _after(nearest, bodies.size)
     ends = [
@@ -107,8 +110,8 @@ def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     f1, f2 = _choose(by_body, frame, still), _choose(by_body, still, frame)
     face = np.where(by_body, face_b, face_a)
 
-    # Polygon 1 has the reference face, polygon 2 is the other one. Clip the face of polygon 2 whose normal is the most
-    # opposite to the normal of the reference face by the sides of the reference face.
+    # Polygon 1 has the reference face, polygon 2 is the other one. Choose the face of polygon 2 whose normal is most
+    # opposite to the normal of the reference face. Clip this face by the sides of the reference face.
     n = turned_back(f2.q, turned(f1.q, _at(one.normal, face)))
     nearest = dot(n[:, None], two.normal).argmin(axis=0)
     ends = [
@@ -163,7 +166,8 @@ def _best_faces(one: Polygons, f1: Frame, two: Polygons, f2: Frame) -> tuple[Int
 def _clip(ends: list[_End], normal: Float32, offset: frames.Number, corner: Int64) -> tuple[list[_End], Bool]:
     """Clip N segments to the half-planes dot(normal, v) <= offset; return the new ends, and whether they exist, [N].
 
-    An end that was cut off becomes the point in which the segment crosses the side of the reference face at `corner`.
+    If one end is cut off, the end that is left comes first. The second end is then the point in which the segment
+    crosses the side of the reference face at `corner`.
     """
     d0, d1 = (dot(normal, end.v) - offset for end in ends)
     whole = (d0 <= 0) & (d1 <= 0)
@@ -242,7 +246,7 @@ def update_contacts(states: Any, model: Any) -> None:
     # As in Box2D, the newest contact comes first: the last event of a body decides whether it is grounded.
     for i in np.flatnonzero(found["touching"] != contacts["touching"])[::-1]:
         report_change(states, worlds[i], found[i])
-    # Move the contacts that end behind the others, which keep their order.
+    # Move ended contacts behind the remaining contacts, which keep their order.
     for world in np.unique(worlds[~overlapping]):
         ended = np.zeros(frames.MAX_CONTACTS, np.bool_)
         ended[places[(worlds == world) & ~overlapping]] = True
@@ -260,7 +264,7 @@ def compute_manifolds(states: Any, model: Any, worlds: Int64, contacts: Any) -> 
     hulls = polygons.hull_polygons(model["hull"][contacts["body"]])
     ground = polygons.ground_polygons(states, model, worlds, contacts["piece"])
     found = contacts.copy()
-    # An impact without points disables a contact until this update (`world._Impacts`).
+    # `world._Impacts` disables a contact whose manifold has no point at the time of impact. This update enables it.
     found["enabled"] = 1
     for touch, these in ((touch_edges, ground.size == 2), (touch_blocks, ground.size == 4)):
         if not these.any():
@@ -296,11 +300,11 @@ def wake(states: Any, bodies: Any) -> None:
 
 def seek_contacts(states: Any, model: Any) -> None:
     """Make the new contacts of bodies with new boxes (`moved`), ordered by pieces of ground and then by bodies."""
-    B = int(model["num_bodies"])
-    (moving,) = np.nonzero((states["body"]["moved"][:, :B] != 0).any(axis=1))
+    num_bodies = int(model["num_bodies"])
+    (moving,) = np.nonzero((states["body"]["moved"][:, :num_bodies] != 0).any(axis=1))
     if not len(moving):
         return
-    bodies = states["body"][moving, :B]
+    bodies = states["body"][moving, :num_bodies]
     low, high = (vectors(bodies[name])[:, :, None] for name in ("low", "high"))
     ground = _all_boxes(states, model, moving)
     found = polygons.overlap(Boxes(low, high), Boxes(ground.low[..., None], ground.high[..., None]))
@@ -322,7 +326,7 @@ def seek_contacts(states: Any, model: Any) -> None:
         states["contact"][world, count] = contact
         states["num_contacts"][world] += 1
         wake(states, (world, body))
-    states["body"]["moved"][moving, :B] = 0
+    states["body"]["moved"][moving, :num_bodies] = 0
 
 
 def _all_boxes(states: Any, model: Any, worlds: Int64) -> Boxes:

@@ -64,7 +64,7 @@ GENERATOR = np.dtype(
 )  # fmt: skip
 """NumPy's PCG64, see `exact.task.Pcg64`."""
 
-# Only kernels use `alpha0`. In Python, `world._Impacts` keeps this time.
+# `alpha0` is the time of `c0` and `a0`. Only kernels use it. In Python, `world._Impacts` keeps this time.
 BODY = np.dtype([
     ("c", _F, 2), ("c0", _F, 2),         # center of mass: now, and at `alpha0`
     ("v", _F, 2), ("force", _F, 2),
@@ -86,7 +86,7 @@ JOINT = np.dtype([
     ("limit", _I),                       # -1 at the lower limit, 1 at the upper limit, else 0
 ])  # fmt: skip
 
-# A point of contact (b2ManifoldPoint). local: in the frame of the side that does not have the reference face.
+# A point of contact (b2ManifoldPoint). local: in the frame of the polygon without the reference face.
 POINT = np.dtype([("local", _F, 2), ("normal_impulse", _F), ("tangent_impulse", _F), ("id", np.uint32)])
 
 CONTACT = np.dtype([
@@ -297,7 +297,7 @@ def rotation_of(a: Number) -> Rotation:
     bounded = np.minimum(np.maximum(x * _SCALED_QUARTERS_PER_RADIAN, -2e9), 2e9)
     n = (bounded.astype(np.int32) + 0x800000) >> 24  # quarter turns, rounded
     r = x - n * _QUARTER_TURN
-    y = r * (1 - ((n + 1) & 2))  # the sine changes its sign in quarters 1 and 2
+    y = r * (1 - ((n + 1) & 2))  # -r in quarters 1 and 2, where `sine` below has to be -sin(r)
     z = r * r
     cube, square = y * z, z * z
     sine = (y + cube * _SINE[0]) + (cube * z) * (_SINE[1] + z * _SINE[2])
