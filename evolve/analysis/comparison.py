@@ -116,7 +116,9 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ran
         score = partial(_held_out_mean, metric=metric)
         kind = f"held-out champion's mean {sanitize(metric)}"
     # A run whose held-out episodes have all failed was evaluated, but has no held-out mean.
-    notes = [_note_on_missing(runs)] if any(run.held_out is not None for run in runs) else [_NOT_EVALUATED]
+    notes = [_note_on_missing(runs)]
+    if all(run.held_out is None for run in runs):
+        notes = [_NOT_EVALUATED, _note_on_missing([run for run in runs if not run.complete])]
     rows: list[Comparison] = []
     for groups_of_env in by_environment(groups):
         compared, note = _compare([_unranked(group, score, metric) for group in groups_of_env])
@@ -142,9 +144,11 @@ def different_budgets(groups: Sequence[RunGroup]) -> str:
     env = sanitize(groups[0].config.env.id)
     limits = [group.config.early_stop.steps for group in groups]
     steps = sorted({limit for limit in limits if limit is not None})
-    if len(steps) == 1 and None not in limits:
+    is_one_limit = len(steps) == 1 and None not in limits
+    # The generations may end before the limit, and are then the budget.
+    if is_one_limit and all(run.steps >= steps[0] for group in groups for run in group.runs):
         return ""
-    if steps:
+    if steps and not is_one_limit:
         least = f"{steps[0]:,}" if None not in limits else "no limit"
         return f"{env}: the experiments have different budgets, of {least} to {steps[-1]:,} steps (early_stop.steps)."
     budgets = [group.config.population * group.config.episodes * group.config.generations for group in groups]
@@ -277,16 +281,16 @@ def _note_on_missing(runs: Sequence[StoredRun]) -> str:
     not_evaluated: list[str] = []
     incomplete: list[str] = []
     for run in runs:
-        path = sanitize(str(run.path))
+        path, generations = sanitize(str(run.path)), pluralize(run.num_generations, "generation")
         if run.held_out is None:
-            (not_evaluated if run.complete else incomplete).append(path)
+            (not_evaluated if run.complete else incomplete).append(path if run.complete else f"{path} ({generations})")
         elif np.isnan(_held_out_mean(run)):
             all_failed.append(path)
         else:
             if failed := np.count_nonzero(np.isnan(run.held_out.returns)):
                 some_failed.append(f"{path} ({failed} of {len(run.held_out.returns)})")
             if not run.complete:
-                early.append(f"{path} ({pluralize(run.num_generations, 'generation')})")
+                early.append(f"{path} ({generations})")
     notes = []
     if all_failed:
         notes.append(f"Every held-out episode failed: {statistics.listed(all_failed)}.")

@@ -300,7 +300,7 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
     watched = _watched(hosts)
     endpoint = {}
     if watched:
-        transport.host_watch = HostWatch(silence_seconds())
+        transport.host_watch = HostWatch(silence_seconds(), watched)
         endpoint = asdict(transport.host_watch.endpoint)
     share = shares(hosts, {rank: cores[rank] for rank in sorted(cores.keys() - transport.gone)})
     if share:  # rank 0 plays only after all workers are lost, and then may use as many cores as a worker had

@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -260,9 +260,15 @@ class Endpoint:
 
 
 class HostWatch:
-    """At rank 0: watches the hosts of ranks that connect to it. seconds: the time for which a host may be silent."""
+    """At rank 0: watches the hosts of ranks that connect to it.
 
-    def __init__(self, seconds: float) -> None:
+    Args:
+        seconds: The time for which a host may be silent.
+        ranks: The ranks that will connect. When all of them have, nobody else can connect.
+    """
+
+    def __init__(self, seconds: float, ranks: Iterable[int]) -> None:
+        self._awaited = set(ranks)
         self._listener = socket.create_server(("", 0), backlog=1024)
         self._listener.setblocking(False)
         self._unidentified: list[socket.socket] = []  # have not sent their greeting yet
@@ -301,9 +307,16 @@ class HostWatch:
         # Any process may connect to the port. Only ranks of this job know the token.
         token, rank = greeting[:_TOKEN_CHARACTERS], greeting[_TOKEN_CHARACTERS:]
         if len(greeting) == _GREETING_BYTES and hmac.compare_digest(token, self.endpoint.token.encode()):
-            self.connections[int.from_bytes(rank, "little")] = connection
+            number = int.from_bytes(rank, "little")
+            self.connections[number] = connection
+            self._awaited.discard(number)
         else:
             connection.close()
+        # An open port would let any user of the network take all file descriptors of this process.
+        if not self._awaited:
+            for each in (self._listener, *self._unidentified):
+                each.close()
+            self._unidentified.clear()
 
     def _host_is_silent(self, rank: int) -> bool:
         """Return whether a rank's host is silent. Drop the rank's connection if it has ended."""

@@ -30,7 +30,7 @@ from evolve.store import HeldOut, Record, StoredRun
 def run(seed, score, generations=2, name="a", digest=b"0"):
     """A complete run whose champion has a score."""
     fields = dict.fromkeys(Record.__dataclass_fields__) | {"champion_fitness": score}
-    fields |= {"returns": np.full((1, 1), score), "metrics": {}}
+    fields |= {"returns": np.full((1, 1), score), "metrics": {}, "steps": 600}
     records = tuple(Record(**fields | {"digest": digest + b"%d" % g}) for g in range(generations))
     held_out = HeldOut(np.array([score]), np.zeros(1, np.int64), np.zeros(1, np.float32), np.ones(1, np.bool_))
     return StoredRun(Path(f"{name}.h5"), store.Header("", {}, seed, "x"), True, records, {}, held_out, False)
@@ -62,7 +62,10 @@ def test_a_run_is_left_out_only_if_another_has_a_held_out_mean():
 def test_an_incomplete_run_is_to_be_completed_and_not_to_be_evaluated():
     begun = replace(run(0, 1.0, name="begun"), held_out=None, complete=False)
     (note,) = compare_groups([RunGroup("x", Config(), (begun, run(1, 2.0), run(2, 3.0)))]).notes
-    assert note == "Left out, since not complete: begun.h5. To complete: python -m evolve.run --resume FILE"
+    assert (
+        note
+        == "Left out, since not complete: begun.h5 (2 generations). To complete: python -m evolve.run --resume FILE"
+    )
 
 
 def with_metric(label, values):
@@ -132,9 +135,21 @@ def test_different_budgets_are_said():
     said = "CartPole-v1: the experiments have different budgets, of 64 to 192 episodes in a run."
     assert said in compare_groups(groups).notes
     assert said not in compare_groups([groups[0], replace(groups[0], label="c")]).notes
-    stop = {"early_stop": EarlyStopOptions(steps=1000)}
-    capped = [replace(each, config=each.config.model_copy(update=stop)) for each in groups]
-    assert said not in compare_groups(capped).notes
+    # A limit of steps is the budget of runs that have reached it.
+    for limit, is_reached in ((1, True), (10**9, False)):
+        stop = {"early_stop": EarlyStopOptions(steps=limit)}
+        capped = [replace(each, config=each.config.model_copy(update=stop)) for each in groups]
+        assert (said in compare_groups(capped).notes) is not is_reached
+
+
+def test_runs_that_are_not_complete_are_named_even_if_no_run_was_evaluated():
+    whole, begun = (replace(run(1, 5.0, name=name), held_out=None) for name in ("whole", "begun"))
+    begun = replace(begun, complete=False)
+    notes = compare_groups([RunGroup("a", Config(), (whole,)), RunGroup("b", Config(), (begun,))]).notes
+    assert any("training fitness is compared" in note for note in notes)
+    (named,) = [note for note in notes if note.startswith("Not complete: ")]
+    assert str(begun.path) in named
+    assert str(whole.path) not in named
 
 
 def test_seeds_of_several_lengths_are_said():

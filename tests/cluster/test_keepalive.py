@@ -1,6 +1,7 @@
 """Silent hosts are noticed, even if their processes are busy; the end of a process is no silence of its host."""
 
 import errno
+import socket
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def watches(monkeypatch):
     """Rank 0's watch, and a function that connects another rank."""
     monkeypatch.setattr(watchdog, "own_addresses", lambda: ["127.0.0.1"])
-    watch = HostWatch(30.0)
+    watch = HostWatch(30.0, ranks=(1, 2, 3, 4))
     monkeypatch.setattr(watchdog, "own_addresses", list)  # as on another host
     return watch, lambda rank, **how: CoordinatorWatch(replace(watch.endpoint, **how), rank)
 
@@ -80,6 +81,20 @@ def test_strangers_are_shown_the_door(watches):
     assert not worker.silent()
     assert 7 not in watch.connections
     wait_for(stranger.silent)
+
+
+def test_the_port_is_closed_when_all_ranks_have_connected(watches):
+    """Otherwise any user of the network could take all file descriptors of rank 0."""
+    watch, connect = watches
+    silent = socket.create_connection(("127.0.0.1", watch.endpoint.port))
+    workers = [connect(rank) for rank in (1, 2, 3, 4)]
+    connected(watch, 1, 2, 3, 4)
+    silent.settimeout(10)
+    assert silent.recv(1) == b""  # closed
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", watch.endpoint.port))
+    assert watch.silent() == []
+    assert not any(worker.silent() for worker in workers)
 
 
 def test_an_address_that_this_host_has_too_is_not_the_other_host(watches, monkeypatch):
