@@ -76,6 +76,7 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         # `failed` is NaN in all rows except the last, and so is each metric.
         **{f"held_out_metric_{name}": [*failed[:-1], mean] for name, mean in means.items()},
         **_metric_columns(records),
+        **_archive_columns(records),
     }
 
 
@@ -131,6 +132,17 @@ def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
         columns[f"best_metric_{name}"] = [statistics.mean(values) for values in best]
         columns[f"mean_metric_{name}"] = [statistics.mean(values) for values in played]
     return columns
+
+
+def _archive_columns(records: Sequence[Record]) -> dict[str, list[float]]:
+    """Return the share of an archive's cells that are filled, and the sum of the fitness in them; empty without one."""
+    archives = [record.archive for record in records if record.archive is not None]
+    if not archives:
+        return {}
+    return {
+        "archive_coverage": [float(np.isfinite(archive).mean()) for archive in archives],
+        "archive_qd_score": [float(archive[np.isfinite(archive)].sum()) for archive in archives],
+    }
 
 
 def write_csv(run: StoredRun, path: Path) -> None:

@@ -540,7 +540,8 @@ class Run(_EvolvedFile):
         Columns `held_out_…` describe its returns on the held-out episodes, in the last row. Rows without such episodes
         have NaN. For a metric NAME of `env.metrics`, `best_metric_NAME` is the mean over the best candidate's episodes,
         `mean_metric_NAME` the mean over all candidates, and `held_out_metric_NAME` the mean over the held-out episodes.
-        Statistics ignore values that are not finite.
+        `archive_coverage` is the share of the cells of an archive that have an elite, and `archive_qd_score` the sum of
+        the fitness of the elites. Statistics ignore values that are not finite.
         """
         return table(self._stored)
 

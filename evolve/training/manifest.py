@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import logging
 import math
 import os
@@ -29,7 +30,7 @@ from evolve import __version__, environments, strategies
 from evolve.cluster import Transport, own_modules_used_by, packages_used_by, source_files
 from evolve.config import Config, flatten, names_function
 from evolve.config.registry import points_of
-from evolve.errors import FAILURES, SOURCE, sanitize
+from evolve.errors import DISTRIBUTION, FAILURES, SOURCE, sanitize
 from evolve.numerics import native
 from evolve.numerics.device import device
 from evolve.training.experiment import Experiment, num_threads
@@ -223,11 +224,21 @@ def _version(package: str) -> str | None:
     return line[1] if line else distribution.version
 
 
+def _installed_revision() -> str | None:
+    """Return the revision from which pip has installed this package (`pip install git+…`, PEP 610); None if unknown."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError, KeyError):
+        distribution = importlib.metadata.distribution(DISTRIBUTION)
+        # Another evolve than the installed one may have been imported, such as a copy of its source.
+        if Path(str(distribution.locate_file("evolve"))) == SOURCE / "evolve":
+            return str(json.loads(distribution.read_text("direct_url.json") or "{}")["vcs_info"]["commit_id"])
+    return None
+
+
 @functools.cache
 def revision() -> str | None:
     """Return the git revision of the source, with "+" at its end if the source has changes; None if unknown."""
     if not (SOURCE / ".git").exists():  # a package in a virtual environment may lie inside another repository
-        return None
+        return _installed_revision()
     # With all tags excluded, the text is a revision of 40 digits.
     command = ["git", "-C", str(SOURCE), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     # If a hook of git has started this process, these variables name the repository of the hook.

@@ -349,6 +349,9 @@ def test_a_mean_observation_is_what_a_replay_sees(made):
 
 def test_elites_are_objects_and_play_the_episodes_that_filled_their_cells(made, call):
     elites = made.archive()
+    columns = made.table()
+    assert columns["archive_coverage"][-1] == len(elites) / len(made.generations[-1].record.archive)
+    assert columns["archive_qd_score"][-1] == pytest.approx(sum(elite.fitness for elite in elites), abs=1e-9)
     last = made.generations[-1].record.archive
     assert len(elites) == np.count_nonzero(~np.isnan(last))
     for elite in elites:

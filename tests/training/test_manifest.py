@@ -31,6 +31,23 @@ def test_the_revision_is_not_the_one_of_a_repository_around_an_installed_package
     assert uncached() is None
 
 
+def test_a_package_that_pip_has_installed_from_git_has_a_revision(tmp_path, monkeypatch):
+    about = tmp_path / "evolve_mpi-9.9.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: evolve-mpi\nVersion: 9.9\n")
+    (about / "direct_url.json").write_text(
+        '{"url": "https://x.org/y", "vcs_info": {"vcs": "git", "commit_id": "abc1"}}'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    uncached = manifest.revision.__wrapped__
+    monkeypatch.setattr(manifest, "SOURCE", tmp_path / "another copy")
+    assert uncached() is None
+    monkeypatch.setattr(manifest, "SOURCE", tmp_path)
+    assert uncached() == "abc1"
+    (about / "direct_url.json").write_text('{"url": "file:///y", "dir_info": {"editable": true}}')
+    assert uncached() is None
+
+
 def test_a_strategy_of_another_package_has_a_digest(monkeypatch):
     point = EntryPoint("mine", "toys:Elsewhere", "evolve.strategy")
     monkeypatch.setattr(manifest, "points_of", lambda section, _: (point,) if section == "strategy" else ())
