@@ -75,7 +75,8 @@ def heading(path: Path, run: int, runs: int) -> str:
 
     run: The number of the run, from 1 on.
     """
-    return f"run {run} of {runs}: {path.parent.resolve().name}/{path.name}\n" if runs > 1 else ""
+    name = sanitize(f"{path.parent.resolve().name}/{path.name}")
+    return f"run {run} of {runs}: {name}\n" if runs > 1 else ""
 
 
 class RunsClock:

@@ -315,7 +315,7 @@ def _compare(options: argparse.Namespace) -> int:
     print(comparison(compared, options.markdown))
     if options.output is not None:
         figures.save(ranking.draw(compared), options.output)
-        print(f"\n{options.output}")
+        print(f"\n{sanitize(str(options.output), 4000)}")
     return 0
 
 
@@ -339,7 +339,7 @@ def _body(app: App, argv: list[str]) -> int:
         written = results.write(found, options.output)
     finally:  # print the result even if the disk is full
         print(summary(found))
-    print(f"\n{written}")
+    print(f"\n{sanitize(str(written), 4000)}")
     if code:
         _say(f"the file has {pluralize(len(rows), 'row')}: the job of the next row ended with exit code {code}.")
     return code

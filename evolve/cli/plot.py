@@ -203,7 +203,7 @@ def _body(app: App, argv: list[str]) -> int:
         _draw_comparison(arguments.files, arguments.output, arguments.metric)
     else:
         _draw_curves(arguments.files, arguments.output, arguments.over, arguments.load)
-    print(arguments.output)
+    print(sanitize(str(arguments.output), 4000))
     return 0
 
 

@@ -144,7 +144,7 @@ def _body(app: App, argv: list[str]) -> int:
     html.check_libraries()
     environments.draw_without_display()
     write_page(app, run_files(arguments.files), arguments.output, arguments.quick)
-    print(arguments.output)
+    print(sanitize(str(arguments.output), 4000))
     return 0
 
 

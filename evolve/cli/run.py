@@ -356,7 +356,8 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
     if stored.header.seed != preview.run.seed:  # the file was renamed
         other += f" of seed {stored.header.seed},"
     other = other and f",{other}"  # commas on both sides: "…h5, of seed 5, is replaced"
-    return f"{preview.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
+    path = sanitize(str(preview.run.path), 4000)
+    return f"{path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 
 def _evolve(
@@ -383,7 +384,7 @@ def _evolve(
             played, _ = store.read_progress(run.path)
             stopped = f"after {played:,} of {generations:,} generations"
             early = f": it stopped early, {stopped}. Change early_stop to continue the run"
-            print(f"{run.path}: already complete{early if played < generations else ''}")
+            print(f"{sanitize(str(run.path), 4000)}: already complete{early if played < generations else ''}")
             continue
         opened = resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run, app.transport)
         with closing(opened) as file:
@@ -461,7 +462,7 @@ def _summary(file: store.RunFile, config: Config) -> str:
     of_all = f"best of all {statistics.number(best)}, in generation {generation}"
     of_last = f"best of the last generation ({file.num_generations - 1}) {statistics.number(last.champion_fitness)}"
     found = "no candidate has a fitness" if math.isnan(best) else f"{of_last}; {of_all}"
-    lines = [f"{file.path}: {found}; digest {last.digest.decode()}"]
+    lines = [f"{sanitize(str(file.path), 4000)}: {found}; digest {last.digest.decode()}"]
     if file.num_generations < config.generations:
         done = f"{file.num_generations} of {pluralize(config.generations, 'generation')}"
         why = why_early(config.early_stop, file.steps, file.validations)

@@ -124,7 +124,10 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
     lines, without_value = _purpose(Config), _without_value(Config, tables)
     # tomli_w writes an empty line before each header, and indents the items of arrays. So a line that begins with a
     # bracket is a header.
-    for line in config.to_toml().rstrip("\n").split("\n"):
+    # TOML permits some characters that control a terminal, and a file may come from a stranger. Escaped, they have the
+    # same value in the texts that tomli_w writes.
+    toml = "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08x}" for c in config.to_toml())
+    for line in toml.rstrip("\n").split("\n"):
         if not line:  # the section ends; settings without a value come last
             lines += [*without_value, ""]
             without_value = []

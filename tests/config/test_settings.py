@@ -336,6 +336,7 @@ def test_settings_that_are_shown_read_back_as_the_same(network, strategy, kwargs
     again = parse(Config, read_table(text, "it"))
     assert again == config == parse(Config, read_table(config.to_toml(), "it"))
     assert annotated_toml(again) == text
+    assert all(line.isprintable() for line in text.split("\n"))  # nothing controls a terminal
 
 
 def test_arguments_of_a_known_environment_are_shown_with_defaults_and_limits():
