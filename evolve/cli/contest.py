@@ -185,7 +185,8 @@ def summary(found: ContestFile) -> str:
 def comparison(compared: ranking.ContestRanking, markdown: bool) -> str:
     """Return the table of several machines, and a note on the meaning of its columns."""
     first = compared.machines[0]
-    cost = "; cost: of one pass" if any(row.price is not None for row in compared.rows) else ""
+    hours = dict.fromkeys(row.price.words(3600) for row in compared.rows if row.price is not None)
+    cost = f"; cost: of one pass, at {' or '.join(hours)} an hour of the machine" if hours else ""
     notes = (
         f"seconds: of one pass of contest {compared.version}, size {compared.size}, the median of at least "
         f"{results.MIN_REPEATS} repeats unless the remarks name fewer; spread: between the longest and the shortest of "
