@@ -6,20 +6,27 @@ An extra of this package installs optional libraries: `pip install 'evolve-mpi[p
 import importlib
 import importlib.util
 import json
+import logging
 import operator
 import os
 import shlex
+import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 DISTRIBUTION = "evolve-mpi"
 """The name of this package on PyPI."""
 SOURCE = Path(__file__).parents[1]
 """The directory that contains this package: a clone, or the folder of all installed packages."""
+_LOG = logging.getLogger("evolve")
+LONG_IMPORT = 10.0
+"""The seconds after which the import of a user's module is named, because it may never end."""
 # In characters. Longer texts are cut.
 _LONGEST_TRACEBACK = 8000
 _LONGEST_ADVICE = 4000
@@ -278,6 +285,27 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
         needs_system = "cannot open shared object file" in str(error)
         cure = "Install this library of the operating system." if needs_system else how_to_install(extra)
         raise InputError(argument, f"a working {title or module}", one_line(error), cure) from None
+
+
+def import_own(module: str) -> ModuleType:
+    """Import a module that an experiment names. Its code may raise anything.
+
+    The module may lie in the current folder, which the commands search last: a file there must not replace a module of
+    Python. If the folder has the module, the folder comes first from now on, so that the module finds its neighbours.
+    """
+    if module in sys.modules:
+        return importlib.import_module(module)  # waits if another thread is importing it
+    here, name = Path.cwd(), module.partition(".")[0]
+    if sys.path[-1:] == [str(here)] and ((here / name).is_dir() or (here / f"{name}.py").is_file()):
+        sys.path.insert(0, sys.path.pop())
+    cure = "if a program begins with the import, put it below: if __name__ == '__main__':"
+    alarm = threading.Timer(LONG_IMPORT, _LOG.warning, ("still importing %s: %s", module, cure))
+    alarm.daemon = True
+    alarm.start()
+    try:
+        return importlib.import_module(module)
+    finally:
+        alarm.cancel()
 
 
 def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:

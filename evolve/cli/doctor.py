@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -29,7 +28,7 @@ from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport
 from evolve.cluster.cores import number_of_cores
-from evolve.cluster.hosts import MPI_PROBE, Launcher, mpirun_environment
+from evolve.cluster.hosts import MPI_PROBE, Launcher, mpirun_environment, python_words
 from evolve.cluster.supervision import SESSION_FOLDER, kill_launcher
 from evolve.errors import SOURCE, InputError, install_command, is_installed, on_error, sanitize
 from evolve.numerics import cupy_device, native, portable
@@ -204,7 +203,7 @@ def _mpi(transport: Transport, stopping: threading.Event) -> Finding:
     except InputError as error:
         state: State = "missing" if error.got == "none" else "broken"  # "none": there is no mpirun
         return Finding("MPI", state, f"mpi4py; expected {error.expected}, got {error.got}. {install_command('mpi')}")
-    words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", sys.executable, "-c", MPI_PROBE, _MARK]
+    words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", *python_words(), "-c", MPI_PROBE, _MARK]
     found, why = run_probe(words, mpirun_environment(), stopping)
     started = f"mpirun of {launcher.version} ({launcher.path})"
     if found is None:
@@ -222,7 +221,7 @@ def _gpu(stopping: threading.Event) -> list[Finding]:
     """Return the states of the GPU and of its compiler, NVRTC; of the GPU alone if the probe crashes or hangs."""
     driver = driver_version()
     extra = "gpu" if driver is None or driver >= _CUDA13 else "gpu-cuda12"
-    found, why = run_probe([sys.executable, "-c", _GPU_PROBE], os.environ, stopping)
+    found, why = run_probe([*python_words(), "-c", _GPU_PROBE], os.environ, stopping)
     # The probe has crashed or hung, for example in a driver.
     if found is None:
         return [Finding("GPU", "broken", why)]

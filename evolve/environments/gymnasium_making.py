@@ -24,7 +24,7 @@ from evolve.environments.engine import extra_cure
 from evolve.environments.exact import TASKS
 from evolve.environments.randomization import example_arguments, extremes
 from evolve.environments.spaces import observation_encoder, without_advice
-from evolve.errors import FAILURES, InputError, Setting, one_line
+from evolve.errors import FAILURES, InputError, Setting, import_own, one_line
 from evolve.numerics import restore_ieee
 
 _Env = gymnasium.Env[Any, Any]
@@ -168,7 +168,7 @@ def _named_object(env_id: str) -> Callable[..., Any] | None:
 def _attribute(module: str, name: str) -> Any:
     """Return an attribute of a module; None if the module has none, or cannot be imported."""
     try:
-        return getattr(importlib.import_module(module), name, None)
+        return getattr(import_own(module), name, None)
     except FAILURES:  # an import runs the code of the module, which may raise anything
         return None
 
@@ -192,7 +192,7 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         other = " Or import both in a module of yours, and name that module for both." if own else ""
         raise InputError("env.wrappers", expected, name, cure, full, f".{other}")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found = getattr(import_own(module), attribute)
         if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
             raise TypeError(f"{attribute} is no gymnasium.Wrapper")
     except FAILURES as error:  # an import runs the code of the module, which may raise anything
@@ -259,7 +259,7 @@ def registered_limit(env_id: str) -> int | None:
     try:
         # The module may register the environment.
         if module:
-            importlib.import_module(module)
+            import_own(module)
     except FAILURES:  # an import runs the code of the module, which may raise anything
         return None
     spec = None if _named_object(env_id) is not None else _registered(name)

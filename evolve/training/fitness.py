@@ -9,7 +9,6 @@ A race drops the worst candidates after a few episodes, so that the others can p
 candidates until the generation has enough steps.
 """
 
-import importlib
 import inspect
 import math
 import sys
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from evolve import rollouts
 from evolve.cluster import Coordinator
 from evolve.config import Config, RacingOptions, names_function, quantile_of
-from evolve.errors import FAILURES, InputError, RunError, Setting, describe, one_line
+from evolve.errors import FAILURES, InputError, RunError, Setting, describe, import_own, one_line
 from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
@@ -193,7 +192,7 @@ def import_function(setting: str) -> Callable[..., Any]:
     expected = "a function `module:function` that can be imported"
     try:
         with importing(setting):
-            found = getattr(importlib.import_module(module), name)
+            found = getattr(import_own(module), name)
     except FAILURES as error:  # an import runs the code of the module
         cure = "Modules are looked for in the working directory and on PYTHONPATH."
         raise InputError("fitness", expected, f"{setting} ({one_line(error)})", cure) from error

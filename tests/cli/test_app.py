@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 from conftest import LONG, ROOT, environment, wait_for
 
-from evolve import __version__
+from evolve import __version__, errors
 from evolve.cli import COMMANDS, app, main, start
 from evolve.cli.app import launch
 from evolve.cluster import supervision
@@ -66,6 +66,33 @@ def test_a_directory_that_was_removed_is_no_place_for_a_command(tmp_path, monkey
         start("info", ["seed-0.h5"])
     assert ended.value.code == 2
     assert capfd.readouterr().err == ("evolve.info: the current directory was removed. Change to another directory.\n")
+
+
+def test_files_of_the_current_folder_replace_no_module_of_python(tmp_path):
+    """A folder from a stranger may have such files, and a game may be called `random`."""
+    for name in ("queue", "random", "numbers", "copy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('executed')")
+    (tmp_path / "game.py").write_text("import neighbour")
+    (tmp_path / "neighbour.py").touch()
+    program = [sys.executable, "-P", "-c", "from evolve.cli import main; main()"]
+    tiny = ("-g", "1", "-p", "4", "-r", "1", "-s", "1", "-o", ".", "--set", "held_out_episodes=1")
+    for words in (("run", "-e", "CartPole-v1", *tiny), ("info", "seed-1.h5"), ("export", "seed-1.h5")):
+        done = subprocess.run(
+            [*program, *words], env=environment(), cwd=tmp_path, capture_output=True, timeout=LONG, check=False
+        )
+        assert (done.returncode, b"executed" in done.stdout + done.stderr) == (0, False), done.stderr
+    # The user's own modules are found, and they find each other.
+    found = "import sys; from evolve.errors import import_own; import_own('game'); print(sys.path[0])"
+    find = [sys.executable, "-P", "-c", f"import os, sys; sys.path.append(os.getcwd()); {found}"]
+    assert subprocess.check_output(find, env=environment(), cwd=tmp_path, text=True).strip() == str(tmp_path)
+
+
+def test_an_import_that_does_not_end_is_named(tmp_path, monkeypatch, caplog):
+    (tmp_path / "slow_game.py").write_text("import time\ntime.sleep(0.5)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(errors, "LONG_IMPORT", 0.05)
+    errors.import_own("slow_game")
+    assert "still importing slow_game: if a program begins with the import" in caplog.text
 
 
 def test_the_version_is_printed(capfd, call, monkeypatch):
