@@ -26,7 +26,7 @@ from resumable import Job, announcer, run_all
 import evolve
 from evolve.analysis.figures.style import COLOURS, FAINT, new_figure, save, styled
 from evolve.analysis.runs import script_ranks
-from evolve.analysis.statistics import rank_test
+from evolve.analysis.statistics import holm, rank_test
 from evolve.config import read_file
 
 ROOT = Path(__file__).parent.parent
@@ -140,11 +140,13 @@ def table(found: Mapping[str, Sequence[evolve.Run]], fall: float) -> str:
     """Return the table: for each change the median over seeds, the worst and the best one, falls, and p."""
     head = ["changed", "median", "worst to best seed", "falls", "p", "digests"]
     plain = scores(found[PLAIN])
+    others = [name for name in found if name != PLAIN]
+    ps = dict(zip(others, holm([rank_test(scores(found[name]), plain) for name in others]), strict=True))
     rows = []
     for name, runs in found.items():
         means = scores(runs)
         falls = np.concatenate([run.held_out.returns < fall for run in runs if run.held_out is not None])
-        p = "" if name == PLAIN else f"{rank_test(means, plain):.3f}"
+        p = "" if name == PLAIN else f"{ps[name]:.3f}"
         digests = " ".join(f"`{run.digest[:8]}`" for run in runs)
         middle, low, high = (f"{value:.0f}" for value in (np.median(means), means.min(), means.max()))
         rows.append([name, f"**{middle}**", f"{low} to {high}", f"{falls.mean():.0%}", p, digests])

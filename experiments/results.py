@@ -147,7 +147,7 @@ def results(paths: Sequence[Path], found: Found) -> str:
             each([seed.mean for seed in seeds], lambda mean: f"**{figure(mean)}**"),
             figure(min(seed.mean for seed in seeds)),
             f"{sum(map(aim.reached, seeds))} of {len(seeds)}: {aim}" if aim else f"{len(seeds)} seeds",
-            f"{each([seed.connections for seed in seeds], lambda count: f'{count:,.0f}')} of {seeds[0].possible:,}",
+            f"{each([seed.connections for seed in seeds], lambda count: f'{count:,g}')} of {seeds[0].possible:,}",
             each([seed.steps / 1e6 for seed in seeds], lambda millions: f"{millions:.1f} M"),
             each([seed.seconds for seed in seeds], clock),
         ])  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 from pages import clock, fill, markdown
 
 from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib, new_figure, set_title, styled
+from evolve.analysis.statistics import rank_test
 from evolve.errors import pluralize
 from ppo_parts.records import METHODS, check_alike, places, read
 from ppo_parts.tasks import TASKS
@@ -125,6 +126,11 @@ def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
         f"Runs of {', '.join(dates)}, on {'; '.join(machines)}; load {min(loads)} to {max(loads)}.",
         f"Versions: {', '.join(used)}.",
     ]
+    pairs = [(task, method) for task, method in found if method != "evolution" and (task, "evolution") in found]
+    tests = (f"{task} {_p(found[task, 'evolution'], found[task, method]):.3f}" for task, method in sorted(pairs))
+    lines.append(
+        f"p of the rank test of both sides, not corrected for the number of tasks: {', '.join(tests)}."
+    )
     lines += [
         f"{_NAMES[method]}'s settings for {task}: {records[0]['settings']['source']}."
         for (task, method), records in sorted(found.items()) if method != "evolution"
@@ -134,6 +140,11 @@ def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
         for (task, method), records in sorted(found.items()) if method == "evolution"
     ]  # fmt: skip
     return [f"- {line}" for line in lines]
+
+
+def _p(one: Records, other: Records) -> float:
+    last = [np.array([record["curve"][-1]["mean"] for record in records]) for records in (one, other)]
+    return rank_test(*last)
 
 
 def _digest(record: dict[str, Any]) -> str:
