@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from evolve.config import ImportedOnDemand, Kind, Registry, Section, plain
+from evolve.config.options import fold
+from evolve.config.registry import meanings
 from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout, Genomes, VectorLayout, check_genomes, one_genome
 from evolve.shapes import Float64, check_shape
@@ -359,6 +361,8 @@ def make(
     if (layout is None) == (genome_size is None):
         raise InputError("genome_size", "either genome_size or a layout", "both" if layout is not None else "neither")
     if layout is None:
+        if np.ndim(genome_size):
+            raise InputError("genome_size", "a whole number", "an array", "A vector to begin with is x0=….")
         # `or 0` is for the type checker, which does not know that there is a size here. `VectorLayout` refuses 0.
         layout = VectorLayout(genome_size or 0)
     elif not hasattr(layout, "num_weights"):
@@ -368,6 +372,9 @@ def make(
     population, seed = check_whole("population", population, 2), check_whole("seed", seed, 0)
     # The registry takes the types of TOML, so convert tuples and NumPy's numbers.
     table = plain({"name": name, **options})
+    for option in options:
+        if meanings().get(fold(option)) == "population":
+            raise InputError(option, "a setting of the strategy", "another name", "Did you mean population?")
     # Refuse settings without effect, as in a new run.
     STRATEGIES.validate(table, layout)
     return from_table(table, layout, population, seed, start)

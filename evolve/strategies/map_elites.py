@@ -60,7 +60,8 @@ class MapElitesOptions(Options):
     """Settings of `[strategy]` for map-elites."""
 
     descriptors: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=8)] = (ACTING,)
-    """The numbers that describe a candidate: names in env.metrics, "acting_connections" or "connections"."""
+    """The numbers that describe a candidate: names in env.metrics, "acting_connections" or "connections". Name
+    metrics: children have the connections of a parent, so most networks have a single cell without metrics."""
     cells: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = ()
     """The number of cells along each descriptor; by default 16."""
     bounds: Annotated[tuple[Limits, ...], Field(strict=False)] = ()

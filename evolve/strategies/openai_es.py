@@ -138,6 +138,23 @@ def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
         raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant, and α decays", 0.0)
 
 
+def _check_schedules(options: OpenAiEsOptions) -> None:
+    """Raise InputError for settings of decays that have no effect, or that contradict each other."""
+    usual, decaying = OpenAiEsOptions(), []
+    for name in ("sigma", "learning_rate"):
+        start, least = getattr(options, name), getattr(options, f"smallest_{name}")
+        if getattr(options, f"{name}_decay") < 1:
+            decaying.append(name)
+            if least >= start:
+                expected = f"below {name}, {start:g}, because {name}_decay is below 1"
+                raise InputError(f"strategy.smallest_{name}", expected, least)
+        elif least != getattr(usual, f"smallest_{name}"):
+            raise InputError(f"strategy.{name}_decay", f"below 1, if there is a smallest_{name}", 1.0)
+    if options.constant_generations and not decaying:
+        expected = "0, unless sigma_decay or learning_rate_decay is below 1"
+        raise InputError("strategy.constant_generations", expected, options.constant_generations)
+
+
 class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
@@ -192,12 +209,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         if rank is not None and not any(matrix.rank for matrix in base.low_rank_matrices(layout, rank)):
             expected = f"a network with a matrix of m rows and n columns so that {rank} (m + n) is below m n"
             raise InputError("strategy.perturbation_rank", expected, rank, "Use a wider network or a lower rank.")
-        # A decay needs a smallest value below the first value.
-        for name in ("sigma", "learning_rate"):
-            start, least = getattr(options, name), getattr(options, f"smallest_{name}")
-            if getattr(options, f"{name}_decay") < 1 and least >= start:
-                expected = f"below {name}, {start:g}, because {name}_decay is below 1"
-                raise InputError(f"strategy.smallest_{name}", expected, least)
+        _check_schedules(options)
 
     def _initial_state(self, initial: Genomes) -> OpenAiEsState:
         zeros = np.zeros(self._W)

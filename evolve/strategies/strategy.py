@@ -340,6 +340,9 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
     if not isinstance(results, Results):
         cure = "Write tell(state, genomes, evolve.strategies.Results(fitness))."
         raise InputError("results", "the `Results` of the candidates", f"an object of {type(results).__name__}", cure)
+    if not hasattr(genomes, "take") or isinstance(genomes, np.ndarray):
+        cure = "For changed weights write evolve.genome.Genomes(weights, genomes.mask)."
+        raise InputError("genomes", "the `Genomes` that `ask` returned", f"an object of {type(genomes).__name__}", cure)
     if isinstance(genomes, Genomes):
         check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
     count = len(results.fitness)

@@ -9,7 +9,7 @@ import pytest
 
 from evolve import networks, strategies
 from evolve.errors import InputError
-from evolve.genome import pruned
+from evolve.genome import Genomes, pruned
 from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results, VectorLayout, make
@@ -178,6 +178,19 @@ def test_x0_may_be_a_genome_with_its_mask():
     assert np.array_equal(strategy.ask(strategy.start(), 0).mask, np.repeat(genome.mask, 4, axis=0))
 
 
+def test_candidates_that_were_changed_are_told_as_genomes():
+    strategy = make("cma-es", genome_size=3, population=8)
+    state = strategy.start()
+    genomes = strategy.ask(state, 0)
+    clipped = np.clip(genomes.weights, -0.5, 0.5)
+    with pytest.raises(
+        InputError, match=r"genomes: expected the `Genomes` that `ask` returned, got .* ndarray\. For changed"
+    ):
+        strategy.tell(state, clipped, Results(np.zeros(8)))
+    told = strategy.tell(state, Genomes(clipped, genomes.mask), Results(np.arange(8.0)))
+    assert (np.abs(strategy.champion(told).weights) < np.abs(clipped).max()).all()
+
+
 @pytest.mark.parametrize(
     ("words", "options", "message"),
     [
@@ -190,6 +203,12 @@ def test_x0_may_be_a_genome_with_its_mask():
         (("openai",), {"genome_size": 3}, r"strategy\.name: expected a known strategy, got openai\. Did you mean ope"),
         (("ga",), {"genome_size": 3, "weight_nois": 0.1}, r"strategy\.weight_nois.*Did you mean weight_noise"),
         (("ga",), {"genome_size": 3, "weight_noise": -1.0}, r"strategy\.weight_noise: expected at least 0"),
+        (
+            ("ga", [0.0, 1.0]),
+            {},
+            r"genome_size: expected a whole number, got an array\. A vector to begin with is x0=…",
+        ),
+        (("ga", 3), {"popsize": 8}, r"popsize: expected a setting of the strategy, .* Did you mean population\?"),
         (("ga",), {"genome_size": 0}, r"genome_size: expected a whole number, at least 1, got 0"),
         (("ga",), {"genome_size": 3, "population": 1}, r"population: expected a whole number, at least 2, got 1"),
         (("ga",), {}, r"genome_size: expected either genome_size or a layout, got neither"),

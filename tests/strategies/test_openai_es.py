@@ -153,7 +153,7 @@ def test_constant_weight_decay_takes_the_same_share_however_small_the_steps():
             state = after
     with pytest.raises(InputError, match="smallest_learning_rate"):
         made(8, constant_weight_decay=True, learning_rate_decay=0.9, smallest_learning_rate=0.0)
-    made(8, constant_weight_decay=True, smallest_learning_rate=0.0)  # the rate does not decay
+    made(8, constant_weight_decay=True)  # the rate does not decay
 
 
 def test_clipup_stands_still_when_its_steps_have_become_0():
@@ -326,6 +326,9 @@ def test_it_climbs_a_sphere():
         ({"max_speed": 0.3}, r"strategy.max_speed: expected none with the optimizer adam, got 0\.3"),
         ({"pruning_by": "flow"}, r"strategy.pruning: expected above 0, if there is a pruning_by, got 0\.0"),
         ({"beta2": 0.9, "optimizer": "clipup"}, r"strategy.beta2: expected its default, 0\.999, with clipup, got 0\.9"),
+        ({"smallest_sigma": 0.3}, r"strategy\.sigma_decay: expected below 1, if there is a smallest_sigma, got 1\.0"),
+        ({"smallest_learning_rate": 0.1}, r"strategy\.learning_rate_decay: expected below 1, if there is a smallest_"),
+        ({"constant_generations": 5}, r"strategy\.constant_generations: expected 0, unless sigma_decay or learning_"),
         ({"sigma": 0.005, "sigma_decay": 0.9}, r"smallest_sigma: expected below sigma, 0\.005, .* got 0\.01"),
         ({"learning_rate": 0.001, "learning_rate_decay": 0.9}, r"smallest_learning_rate: expected below learning_rate"),
         (
