@@ -121,9 +121,10 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ran
         notes = [_NOT_EVALUATED, _note_on_missing([run for run in runs if not run.complete])]
     rows: list[Comparison] = []
     for groups_of_env in by_environment(groups):
-        compared, note = _compare([_unranked(group, score, metric) for group in groups_of_env])
+        unlike = different_tasks(groups_of_env, evaluated) or failed_episodes(groups_of_env, evaluated)
+        compared, note = _compare([_unranked(group, score, metric) for group in groups_of_env], are_alike=not unlike)
         rows += compared
-        notes += [different_tasks(groups_of_env, evaluated), different_budgets(groups_of_env)]
+        notes += [unlike, different_budgets(groups_of_env)]
         notes += [_different_code(groups_of_env), _mixed_lengths(groups_of_env, score), note]
     return Ranking(kind, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
@@ -192,6 +193,19 @@ def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
     if different:
         return f"{env}: the experiments differ in {' and '.join(different)}, so their fitness has different meanings."
     return ""
+
+
+def failed_episodes(groups: Sequence[RunGroup], evaluated: bool) -> str:
+    """Return a note if held-out episodes of several groups in one environment failed; empty otherwise.
+
+    A mean over the other episodes may be better than one without failures: the hard episodes may be those that fail.
+
+    evaluated: Whether the scores are returns of held-out episodes, and not fitness in training.
+    """
+    found = [run.held_out.returns for group in groups for run in group.runs if run.held_out is not None]
+    if not evaluated or len(groups) < 2 or not any(np.isnan(returns).any() for returns in found):
+        return ""
+    return f"{sanitize(groups[0].config.env.id)}: held-out episodes failed, so no experiment counts as the best."
 
 
 def _engines_differ(envs: Sequence[EnvOptions]) -> bool:
@@ -347,22 +361,27 @@ def _bounds(group: RunGroup, metric: str | None) -> statistics.Interval:
     return low if lows.count(low) > 1 else -np.inf, high if highs.count(high) > 1 else np.inf
 
 
-def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
+def _compare(rows: Sequence[Comparison], are_alike: bool) -> tuple[list[Comparison], str]:
     """Sort the groups of one environment, best first, and test each group against the best.
 
     Return the sorted groups with their p values, and a note about tests that could not be made.
+
+    are_alike: Whether the scores have one meaning. Otherwise no group is the best, and none is tested.
     """
     # A group without scores has the mean NaN, and comes last.
     best, *others = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
-    if not others:
-        return [best], ""
+    if not (others and are_alike):
+        return [best, *others], ""
     others = [replace(row, best=row.mean == best.mean, tied=row.mean == best.mean) for row in others]
     best = replace(best, best=len(best.scores) > 0, tied=any(row.tied for row in others))
-    tests = len(others)
     # A group is tested only if each seed of this group and of the best group has a score, and if the two groups have
     # enough seeds for a significant difference.
     whole = [row for row in others if not (row.missing or best.missing)]
-    testable = [row for row in whole if statistics.can_be_significant(len(row.scores), len(best.scores), tests)]
+    testable = [row for row in whole if statistics.can_be_significant(len(row.scores), len(best.scores))]
+    # Holm's correction multiplies the smallest p by the number of tests.
+    tests = len(testable)
+    if not any(statistics.can_be_significant(len(row.scores), len(best.scores), tests) for row in testable):
+        testable = []
     try:
         ps = statistics.holm([statistics.rank_test(row.scores, best.scores) for row in testable])
     except InputError as error:  # no SciPy
@@ -370,11 +389,11 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     # Rows hold arrays, which `==` cannot compare, so a row is found by its identity.
     found = {id(row): p for row, p in zip(testable, ps, strict=True)}
     reasons = []
-    if len(whole) < tests:
+    if len(whole) < len(others):
         reasons.append("a group is tested against the best only if each seed of both has a score")
     if len(testable) < len(whole):
         # The least number of seeds with which two groups of equal size can differ significantly.
-        enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
+        enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, len(others)))
         cure = f"{enough} seeds in each group are enough"
         reasons.append(f"too few seeds for a significant difference from the best: {cure}")
     note = f"{best.env}: {'; '.join(reasons)}." if reasons else ""

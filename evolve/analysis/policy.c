@@ -13,9 +13,13 @@ $spaces
  * results, and so does fused multiply-add, which some compilers use by default. Written by evolve $version; its
  * kernels are under the MIT licence.
  */
-#ifdef __FAST_MATH__
-#error "compile without -ffast-math, which changes results"
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
+#error "compile without -ffast-math and the like, which change results"
 #endif
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+#error "compile for arithmetic that rounds to the type, as with -msse2 -mfpmath=sse on 32-bit x86"
+#endif
+typedef char policy_needs_constants_of_8_bytes[sizeof(0.1) == 8 ? 1 : -1]; /* no -fsingle-precision-constant */
 #define POLICY_OBSERVATIONS $observations
 #define POLICY_OUTPUTS $outputs
 #define LANES 1

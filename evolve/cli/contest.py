@@ -6,6 +6,7 @@ several workers. Under mpirun, the command itself measures a single row on the r
 """
 
 import argparse
+import re
 import tempfile
 import time
 from collections.abc import Sequence
@@ -141,8 +142,8 @@ def table(ranked: Sequence[ranking.RankedRow], several: bool, markdown: bool = F
     lines = [shown, *([row[name] for name in shown] for row in rows)]
     if markdown:
         lines.insert(1, ["---"] * len(shown))
-        # A bar would end the cell of the Markdown table.
-        escaped = [[cell.replace("|", "/") for cell in cells] for cells in lines]
+        # A bar would end the cell of the table, and the name of a machine may come from a stranger.
+        escaped = [[re.sub(r"([\\`*_\[\]<>!|#])", r"\\\1", cell) for cell in cells] for cells in lines]
         return "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
     return display.table(lines, width(), {n for n, name in enumerate(shown) if name in _LEFT})
 

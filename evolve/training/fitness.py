@@ -106,6 +106,7 @@ class _UserFunction:
     def __init__(self, setting: str) -> None:
         self._setting = setting
         self._function = import_function(setting)
+        self._is_repeatable = False  # whether a second call has given the same result
 
     def __call__(self, returns: Float64, metrics: Metrics, connections: Int32) -> Float64:
         fitness: Float64 = np.full(len(returns), np.nan)
@@ -113,8 +114,11 @@ class _UserFunction:
         if not len(rows):
             return fitness
         given = {name: read_only(values[rows]) for name, values in metrics.items()}
+        arguments = read_only(returns[rows]), MappingProxyType(given), read_only(connections[rows])
         try:
-            result = self._function(read_only(returns[rows]), MappingProxyType(given), read_only(connections[rows]))
+            result = self._function(*arguments)
+            # A function that draws random numbers or counts its calls makes a run that nobody can repeat.
+            again = result if self._is_repeatable else self._function(*arguments)
         except FAILURES as error:
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
             cure: tuple[str | Setting, ...] = ()
@@ -124,6 +128,12 @@ class _UserFunction:
             raise RunError(Setting("fitness"), message, *cure) from error
         # A function of the user may return anything, so check the result.
         values = self._numbers(result, len(rows))
+        different = np.flatnonzero(values != self._numbers(again, len(rows)))
+        if len(different) and not np.isnan(values[different]).all():
+            n = different[0]
+            expected = f"{self._setting} to return the same numbers for the same arguments"
+            raise InputError("fitness", expected, f"{values[n]} and {again[n]} for candidate {rows[n]} in two calls")
+        self._is_repeatable = True
         invalid = np.flatnonzero(~np.isfinite(values))
         if len(invalid):
             expected = f"{self._setting} to return finite numbers"

@@ -469,6 +469,35 @@ def test_a_seed_without_a_score_is_not_tested():
     assert re.search(r"each seed of both has a score; too few seeds .* 5 seeds in each group ", few.notes[1])
 
 
+def test_with_failed_held_out_episodes_no_group_is_the_best():
+    """The episodes that fail may be the hard ones, so a mean over the others proves nothing."""
+    whole, failing = group("whole", [1.0, 2.0, 3.0, 4.0]), group("failing", [11.0, 12.0, 13.0, 14.0])
+    assert [row.best for row in compare_groups([whole, failing]).rows] == [True, False]
+    first, *others = failing.runs
+    returns = HeldOut(np.array([11.0, np.nan]), *(np.zeros(2, kind) for kind in (np.int64, np.float32, np.bool_)))
+    failing = replace(failing, runs=(replace(first, held_out=returns), *others))
+    found = compare_groups([whole, failing])
+    assert [(row.label, row.best, row.p) for row in found.rows] == [("failing", False, None), ("whole", False, None)]
+    assert "CartPole-v1: held-out episodes failed, so no experiment counts as the best." in found.notes
+
+
+def test_groups_of_different_tasks_are_not_tested():
+    ours, theirs = group("ours", range(5)), group("theirs", range(10, 15))
+    theirs = replace(theirs, config=theirs.config.with_env_changes({"kwargs": {"length": 2.0}, "engine": "exact"}))
+    found = compare_groups([ours, theirs])
+    assert [(row.best, row.p) for row in found.rows] == [(False, None)] * 2
+    assert any("of different tasks" in note for note in found.notes)
+
+
+def test_groups_that_cannot_be_tested_do_not_count_in_the_correction():
+    few = group("few", [1.0, 2.0, 3.0, 4.0])
+    best, other = replace(few, label="best", runs=group("best", [11.0, 12.0, 13.0, 14.0]).runs), group("other", [1.0])
+    unknown = replace(other, runs=tuple(replace(each, held_out=None) for each in other.runs))
+    ps = {row.label: row.p for row in compare_groups([best, few, unknown]).rows}
+    assert ps["few"] == pytest.approx(2 / 70)
+    assert ps["other"] is None
+
+
 def test_a_group_without_scores_is_not_the_best():
     failed = replace(run(0, np.nan), held_out=None)
     groups = [RunGroup(label, Config(), (failed,)) for label in ("a", "b")]

@@ -76,7 +76,7 @@ def test_a_contest_is_held_written_and_compared(call, monkeypatch, tmp_path):
         unwritten = call("contest", "--size", "trial", "-o", "b.json")
     assert (unwritten.code, unwritten.out.endswith("; validated\n")) == (2, True), unwritten.err
     both = call("contest", "--compare", "a.json", "a.json", "-o", "both.svg", "--markdown").ok()
-    rows = [line for line in both.out.splitlines() if line.startswith(r"| toaster\x1b\udcff/ #")]
+    rows = [line for line in both.out.splitlines() if line.startswith(r"| toaster\\x1b\\udcff\| \#")]
     assert len(rows) == 4
     assert (tmp_path / "both.svg").stat().st_size > 10_000
     text = (tmp_path / "a.json").read_text()

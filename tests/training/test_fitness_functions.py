@@ -119,6 +119,22 @@ def test_a_wrong_result_names_the_setting(monkeypatch, result, message):
         fitness_function("toy_fitness:worst_two")(RETURNS[:2], {}, np.zeros(2, np.int32))
 
 
+def test_a_function_that_does_not_repeat_itself_is_refused(monkeypatch):
+    """Selection would follow chance, and nobody could repeat the run."""
+    calls = []
+    monkeypatch.setattr(toy_fitness, "worst_two", lambda r, *_: calls.append(1) or r[:, 0] + len(calls))
+    with pytest.raises(
+        InputError, match=r"^fitness: expected toy_fitness:worst_two to return the same numbers .* in two"
+    ):
+        fitness_function("toy_fitness:worst_two")(RETURNS[:2], {}, np.zeros(2, np.int32))
+    monkeypatch.setattr(toy_fitness, "worst_two", lambda r, *_: calls.append(1) or r[:, 0])
+    calls.clear()
+    function = fitness_function("toy_fitness:worst_two")
+    for _ in range(3):
+        function(RETURNS[:2], {}, np.zeros(2, np.int32))
+    assert len(calls) == 4  # the first result is compared with that of a second call
+
+
 def test_an_error_of_the_function_is_shown_with_its_line(monkeypatch):
     def broken(returns, metrics, connections):
         return 1 / 0

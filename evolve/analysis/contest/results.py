@@ -27,6 +27,8 @@ VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
 """The verdicts, see `ContestFile.assess`."""
 _PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")
 _LARGEST_PRICE = 1e7  # of an hour; seven digits
+_MOST_WORKERS = 2**20
+_SHORTEST, _LONGEST = 1e-6, 1e9  # seconds of a leg
 _LARGEST = 2**24  # bytes of a file; a contest file is much smaller
 _SIGNATURE = "signature"
 
@@ -320,7 +322,13 @@ def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
     legs = set(contest.LEGS_OF_VERSION[found.contest])
     # Times are divided by one another, so they must be above 0. `default=0` refuses a row without repeats.
-    are_whole = all(set(row.legs) == legs and row.workers >= 1 and min(row.times, default=0) > 0 for row in found.rows)
+    are_whole = all(
+        set(row.legs) == legs
+        and 1 <= row.workers < _MOST_WORKERS
+        and min(row.times, default=0) > _SHORTEST
+        and max(row.times) < _LONGEST
+        for row in found.rows
+    )
     if found.size not in contest.SIZES or not found.rows or not are_whole:
         raise InputError(str(path), "a whole contest", "missing parts, or a size or numbers that no contest has")
     price = found.price

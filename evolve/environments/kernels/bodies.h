@@ -100,12 +100,11 @@ INLINE vec placed(frame f, vec v)
 INLINE vec placed_back(frame f, vec v) { return turned_back(f.q, minus(v, f.p)); }
 
 /* Sine and cosine as the C library of GNU has computed sinf and cosf since 2.28: short polynomials in double, rounded once.
- * For |a| < 187: beyond, 2^24 times the number of quarter turns does not fit in 32 bits. */
-INLINE rotation rotation_of(float a)
+ * The angle is n quarter turns and r. */
+#define FAR 187.0f
+INLINE rotation rotation_in_quarter(int32_t n, double r)
 {
-    const double x = a, units = x * 0x1.45f306dc9c883p+23, above = units < -2e9 ? -2e9 : units;
-    const int32_t n = ((int32_t)(above > 2e9 ? 2e9 : above) + 0x800000) >> 24; /* quarter turns */
-    const double r = x - n * 0x1.921fb54442d18p0, z = r * r, zz = z * z;
+    const double z = r * r, zz = z * z;
     const double y = (n + 1) & 2 ? -r : r, z1 = y * z;
     const double sine = (y + z1 * -0x1.555545995a603p-3) + (z1 * z) * (0x1.1107605230bc4p-7 + z * -0x1.994eb3774cf24p-13);
     const double cosine = ((1.0 + z * -0x1.ffffffd0c621cp-2) + zz * 0x1.55553e1068f19p-5) +
@@ -116,6 +115,25 @@ INLINE rotation rotation_of(float a)
     q.c = (float)(n & 1 ? sine : flipped);
     return q;
 }
+
+/* For |a| < FAR: 2^24 times the number of quarter turns fits in 32 bits. */
+INLINE rotation rotation_near(float a)
+{
+    const double x = a, units = x * 0x1.45f306dc9c883p+23;
+    const int32_t n = ((int32_t)(units > -2e9 ? units : -2e9) + 0x800000) >> 24; /* a NaN, too, has to fit */
+    return rotation_in_quarter(n, x - n * 0x1.921fb54442d18p0);
+}
+
+/* For any angle: whole turns are counted apart. The last bit may differ from that of the C library. */
+INLINE rotation rotation_far(float a)
+{
+    const double x = a, all = x * 0x1.45f306dc9c883p+23, turns = (all * 0x1p-26 + 0x1.8p52) - 0x1.8p52;
+    const double units = all - turns * 0x1p26, below = units < 2e9 ? units : 2e9;
+    const int32_t n = ((int32_t)(below > -2e9 ? below : -2e9) + 0x800000) >> 24;
+    return rotation_in_quarter(n, x - (n + 4.0 * turns) * 0x1.921fb54442d18p0);
+}
+
+INLINE rotation rotation_of(float a) { return a > -FAR && a < FAR ? rotation_near(a) : rotation_far(a); }
 
 /* The records of environments/physics/frames.py, which describes their fields. */
 typedef struct {

@@ -147,10 +147,19 @@ INLINE void scatter_world(const island *s, world *w, const model *m, int t)
 
 INLINE void rotations(const float *RESTRICT a, float *RESTRICT s, float *RESTRICT c, const int width)
 {
-    FOR_WIDTH {
-        const rotation q = rotation_of(a[t]);
-        s[t] = q.s;
-        c[t] = q.c;
+    /* One branch for all worlds: a choice for each world would cost the walker 4 % of its speed. */
+    int far = 0;
+    FOR_WIDTH { far |= !(a[t] > -FAR && a[t] < FAR); }
+    if (far) {
+        FOR_WIDTH {
+            const rotation q = rotation_of(a[t]);
+            s[t] = q.s, c[t] = q.c;
+        }
+    } else {
+        FOR_WIDTH {
+            const rotation q = rotation_near(a[t]);
+            s[t] = q.s, c[t] = q.c;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evolve.numerics.portable import ROUND
 from evolve.shapes import Float32
 
 _F = np.float32
@@ -287,16 +288,18 @@ def frame_around(c: Float32, a: Number, center: Float32) -> Frame:
 
 
 def rotation_of(a: Number) -> Rotation:
-    """Return the sine and the cosine of an angle, for |a| < 187.
+    """Return the sine and the cosine of an angle.
 
-    Box2D calls sinf and cosf. The result has their bits in the GNU C library since version 2.28, which computes short
-    polynomials in float64 and rounds once.
+    Box2D calls sinf and cosf. For |a| < 187 the result has their bits in the GNU C library since version 2.28, which
+    computes short polynomials in float64 and rounds once. For larger angles the last bit may differ.
     """
     x = np.float64(a)
-    # The bounds keep the number in 32 bits. A larger angle gives a wrong result, but the same one everywhere.
-    bounded = np.minimum(np.maximum(x * _SCALED_QUARTERS_PER_RADIAN, -2e9), 2e9)
+    scaled = x * _SCALED_QUARTERS_PER_RADIAN
+    # From 187 on the numbers do not fit in 32 bits, so whole turns are counted apart.
+    turns = np.where(np.abs(x) < 187, 0.0, (scaled * 2.0**-26 + ROUND) - ROUND)
+    bounded = np.fmin(np.fmax(scaled - turns * 2.0**26, -2e9), 2e9)  # a NaN, too, has to fit in 32 bits
     n = (bounded.astype(np.int32) + 0x800000) >> 24  # quarter turns, rounded
-    r = x - n * _QUARTER_TURN
+    r = x - (n + 4.0 * turns) * _QUARTER_TURN
     y = r * (1 - ((n + 1) & 2))  # -r in quarters 1 and 2, where `sine` below has to be -sin(r)
     z = r * r
     cube, square = y * z, z * z

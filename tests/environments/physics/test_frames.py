@@ -39,6 +39,14 @@ def test_sine_and_cosine_are_within_six_tenths_of_an_ulp(a):
         assert abs(mpmath.mpf(float(value)) - exact) <= 0.6 * float(np.spacing(np.float32(abs(float(exact)))))
 
 
+@given(st.floats(187, 1e7, width=32).map(np.float32), st.sampled_from([-1, 1]))
+def test_a_body_that_has_turned_often_is_still_turned(a, sign):
+    """Its rotation has to be one. Otherwise the velocities of a spinning lander would explode."""
+    found = rotation_of(np.float32(sign) * a)
+    for value, exact in zip(found, (sign * mpmath.sin(float(a)), mpmath.cos(float(a))), strict=True):
+        assert abs(float(value) - float(exact)) < 1e-7 + 1e-15 * float(a)
+
+
 def test_many_angles_are_as_one():
     a = np.random.Generator(np.random.Philox(1)).uniform(-10, 10, 500).astype(np.float32)
     many = rotation_of(a)
