@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 MIN_REFRESH = 0.2
 """The least seconds between two changes of the display by `update`. A report also shows the end of each evaluation."""
 
-_HELD_OUT_EVERY = 5.0  # seconds between two lines about held-out episodes, where there is no display
+_LINE_EVERY = {Purpose.HELD_OUT: 5.0, Purpose.EPISODE: 30.0}
+"""Seconds between two lines about episodes that are being played, where there is no display."""
 
 
 def on_terminal(stream: TextIO | None = None) -> bool:
@@ -187,22 +188,23 @@ class ProgressReporter:
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Show the progress of the current evaluation and the number of idle workers. It may be called often."""
         now = time.monotonic()
+        trains = purpose is Purpose.EPISODE
+        what = f"generation {self.completed}" if trains else purpose.title
         if self.display is None:
-            # Without a line, a log would look as if the run were over.
-            if purpose is Purpose.HELD_OUT and not self.quiet and now - self._printed_at >= _HELD_OUT_EVERY:
+            # Without a line, a log would look as if the run were over, or as if it hung.
+            since = max(self._printed_at, self._begin) if trains else self._printed_at
+            if not self.quiet and now - since >= _LINE_EVERY.get(purpose, math.inf):
                 self._print_line()
-                self._line = f"seed {self.seed}  {purpose.title}: {done / episodes:.0%}"
+                self._line = f"seed {self.seed}  {what}: {done / episodes:.0%}"
                 self._print_line()
             return
         if now - self._refreshed_at < MIN_REFRESH:
             return
         self._refreshed_at = now
         waiting = f", {idle} idle" if idle else ""
-        trains = purpose is Purpose.EPISODE
         completed = self.completed + (done / episodes if trains else 0)
         is_under_way = self._completed_before < completed < self._expected
         etas = self._etas(completed) if is_under_way else {"eta": "", "eta_of_runs": ""}
-        what = f"generation {self.completed}" if trains else purpose.title
         text = f"{what}: {done / episodes:.0%}{waiting}"
         self.display.update(self._bar, completed=completed, now=text, **etas)
 

@@ -35,7 +35,7 @@ _MAX_NAME = 255  # bytes of a name in most file systems; a hash replaces the end
 _MAX_DEPTH = 32  # levels of nested tables and arrays
 # `_LONG_KEY` finds a key of more than 100 parts. `tomllib` takes minutes for 100,000 parts, milliseconds for 100.
 _PART_OF_KEY = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
-_LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:{_PART_OF_KEY}[ \t]*+\.[ \t]*+){{100}}""")
+_LONG_KEY = re.compile(rf"""(?<![\w"'\\-])(?:{_PART_OF_KEY}[ \t]*+\.[ \t]*+){{100}}""")
 
 
 def read_table(text: str, source: str) -> Table:

@@ -361,7 +361,8 @@ def make(
     if (layout is None) == (genome_size is None):
         raise InputError("genome_size", "either genome_size or a layout", "both" if layout is not None else "neither")
     if layout is None:
-        if np.ndim(genome_size):
+        given: Any = genome_size
+        if np.ndim(given):
             raise InputError("genome_size", "a whole number", "an array", "A vector to begin with is x0=….")
         # `or 0` is for the type checker, which does not know that there is a size here. `VectorLayout` refuses 0.
         layout = VectorLayout(genome_size or 0)

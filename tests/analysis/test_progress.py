@@ -65,6 +65,18 @@ def test_held_out_episodes_have_lines_where_they_take_long(capsys, monkeypatch):
     assert lines[1:] == ["seed 4  held-out: 20%", "seed 4  held-out: 50%", "seed 4  held-out: 80%"]
 
 
+def test_a_long_generation_has_lines_where_there_is_no_display(capsys, monkeypatch):
+    """The log of a slow game would look as if the run hung."""
+    monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with ProgressReporter(4, 0, 2) as reporter:
+        for done in range(10):
+            reporter.update(Purpose.EPISODE, done, 10, 0)
+            now[0] += 9.0
+    assert capsys.readouterr().out.splitlines() == ["seed 4  generation 0: 40%", "seed 4  generation 0: 80%"]
+
+
 def test_a_stream_that_only_writes_gets_lines():
     said = []
     stream = SimpleNamespace(write=said.append, flush=lambda: None)  # a script may replace sys.stderr by such an object

@@ -228,6 +228,11 @@ def test_a_key_of_very_many_parts_is_refused_at_once(part, tmp_path):
         read_file(tmp_path / "a.toml")
 
 
+def test_a_comment_of_quotes_is_read_at_once():
+    """In a stranger's file it would make commands hang for half an hour, longer than a test may take."""
+    assert read_table("seeds = [1]\n# " + '"\\' * 450_000 + "\n", "it") == {"seeds": [1]}
+
+
 @pytest.mark.parametrize("text", ["x", "=3", "a..b=3", "a b=3", ".a=1", "a." * 40 + "b=1"])
 def test_bad_assignments_are_refused(text):
     with pytest.raises(InputError, match=r"section\.key=value"):
