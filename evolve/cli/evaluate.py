@@ -33,7 +33,7 @@ def _parser() -> Parser:
         "evolve.evaluate",
         "Evaluate the champion of a run on held-out episodes, and keep the returns in the run file.",
         "mpirun -n 8 evolve evaluate runs/CartPole-v1-hebbian-dag/seed-0.h5 --episodes 1000",
-        "evolve evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # another environment; not stored",
+        "evolve evaluate seed-0.h5 --engine exact --set env.kwargs.length=2.0   # another environment; not stored",
         "evolve evaluate seed-0.h5 --set network.plasticity=0   # as if it could not learn; not stored",
         "evolve evaluate seed-0.h5 --generation 10   # an earlier champion; not stored",
     )

@@ -32,7 +32,7 @@ def _parser() -> Parser:
         "evolve replay runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "evolve replay seed-0.h5 --generation 3 --candidate 17 --episode 2",
         "evolve replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",
-        "evolve replay seed-0.h5 --held-out --set env.kwargs.gravity=-3.7 --video moon.mp4",
+        "evolve replay seed-0.h5 --engine exact --set env.kwargs.length=2.0 --video long.mp4",
     )
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, or its directory; or a champion file")
