@@ -38,7 +38,7 @@ KERNELS = {
     "define_macros": [("SOURCES", f'"{fingerprint()}"')],
     "extra_compile_args": [*FLAGS, *(word for header in headers(*FOLDERS[1:3]) for word in ("-include", header))],
     # With -ffast-math in CFLAGS, some versions of gcc would link code that flushes denormal numbers to zero.
-    "extra_link_args": ["-fno-fast-math"],
+    "extra_link_args": ["-O3", "-fno-fast-math", "-fno-unsafe-math-optimizations"],
     "optional": True,  # without a compiler, array operations do the work, with the same bits
 }
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -295,13 +295,16 @@ def import_own(module: str) -> ModuleType:
     """
     if module in sys.modules:
         return importlib.import_module(module)  # waits if another thread is importing it
-    here, name = Path.cwd(), module.partition(".")[0]
-    if sys.path[-1:] == [str(here)] and ((here / name).is_dir() or (here / f"{name}.py").is_file()):
-        sys.path.insert(0, sys.path.pop())
-    cure = "if a program begins with the import, put it below: if __name__ == '__main__':"
+    name = module.partition(".")[0]
+    with suppress(FileNotFoundError):  # the current folder was removed
+        here = os.getcwd()
+        if sys.path[-1:] == [here] and (os.path.isdir(name) or os.path.isfile(f"{name}.py")):
+            sys.path[:] = [here, *(entry for entry in sys.path if entry != here)]  # at once, because of other threads
+    cure = "if the module starts a program when it is imported, put that below: if __name__ == '__main__':"
     alarm = threading.Timer(LONG_IMPORT, _LOG.warning, ("still importing %s: %s", module, cure))
     alarm.daemon = True
-    alarm.start()
+    if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) == "0":  # one line for all ranks
+        alarm.start()
     try:
         return importlib.import_module(module)
     finally:

@@ -64,7 +64,7 @@ def main() -> None:
     print(f"best: trial {best.number} with {best.params}: held-out mean {best.value:.1f}, flattered by the choice")
     new = [100 + seed for seed in range(1, options.seeds + 1)]
     settings = settings_of(optuna.trial.FixedTrial(best.params)) | {"generations": options.generations}
-    runs = evolve.sweep({}, settings, seeds=new, held_out_episodes=20, output="runs/study/best")
+    runs = evolve.sweep({}, settings, seeds=new, held_out_episodes=20, output=f"runs/study/best-{best.number}")
     print(f"with the new seeds {new}: held-out mean {np.mean([run.held_out.mean for run in runs]):.1f}")
 
 

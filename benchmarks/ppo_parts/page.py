@@ -128,7 +128,9 @@ def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
     ]
     pairs = [(task, method) for task, method in found if method != "evolution" and (task, "evolution") in found]
     tests = (f"{task} {_p(found[task, 'evolution'], found[task, method]):.3f}" for task, method in sorted(pairs))
-    lines.append(f"p of the rank test of both sides, not corrected for the number of tasks: {', '.join(tests)}.")
+    lines.append(
+        f"p of the rank test of the last held-out means, not corrected for the number of tasks: {', '.join(tests)}."
+    )
     lines += [
         f"{_NAMES[method]}'s settings for {task}: {records[0]['settings']['source']}."
         for (task, method), records in sorted(found.items()) if method != "evolution"

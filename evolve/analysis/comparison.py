@@ -140,14 +140,18 @@ def _check_metric(runs: Sequence[StoredRun], metric: str) -> None:
 def different_budgets(groups: Sequence[RunGroup]) -> str:
     """Return a note if groups in one environment have different budgets; empty otherwise.
 
-    The budget of a group is `early_stop.steps`, or the number of episodes of all generations.
+    The budget of a group is `early_stop.steps`; if generations end first, or without it, the number of their episodes.
     """
     env = sanitize(groups[0].config.env.id)
     limits = [group.config.early_stop.steps for group in groups]
     steps = sorted({limit for limit in limits if limit is not None})
     is_one_limit = len(steps) == 1 and None not in limits
     # The generations may end before the limit, and are then the budget.
-    if is_one_limit and all(run.steps >= steps[0] for group in groups for run in group.runs):
+    ended = (
+        run.num_generations == group.config.generations and run.steps < steps[0]
+        for group in groups if is_one_limit for run in group.runs
+    )  # fmt: skip
+    if is_one_limit and not any(ended):
         return ""
     if steps and not is_one_limit:
         least = f"{steps[0]:,}" if None not in limits else "no limit"

@@ -137,7 +137,7 @@ def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
 def _archive_columns(records: Sequence[Record]) -> dict[str, list[float]]:
     """Return the share of an archive's cells that are filled, and the sum of the fitness in them; empty without one."""
     archives = [record.archive for record in records if record.archive is not None]
-    if not archives:
+    if not archives or len(archives) < len(records):  # a file of any program may lack some
         return {}
     return {
         "archive_coverage": [float(np.isfinite(archive).mean()) for archive in archives],

@@ -16,7 +16,7 @@ $spaces
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
 #error "compile without -ffast-math and the like, which change results"
 #endif
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 /* 16: float stays float */
 #error "compile for arithmetic that rounds to the type, as with -msse2 -mfpmath=sse on 32-bit x86"
 #endif
 typedef char policy_needs_constants_of_8_bytes[sizeof(0.1) == 8 ? 1 : -1]; /* no -fsingle-precision-constant */

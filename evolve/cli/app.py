@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
@@ -25,7 +26,7 @@ from evolve.cli.parser import Answered, Parser, spelled
 from evolve.cluster import hosts, supervision
 from evolve.cluster.cores import Work, count_workers, count_workers_to_start
 from evolve.cluster.watchdog import interrupt_soon
-from evolve.errors import EvolveError, InputError, Interrupted, RunError, Stopped, describe
+from evolve.errors import EvolveError, InputError, Interrupted, RunError, Stopped, describe, sanitize
 
 if TYPE_CHECKING:
     from evolve.rollouts import AnyRollout
@@ -504,6 +505,11 @@ def freeze_objects() -> None:
 def kept_rollouts() -> "cluster.KeptRollouts":
     """Return the rollouts of this process."""
     return cluster.KeptRollouts(ready_rollout)
+
+
+def shown(path: Path) -> str:
+    """Return a path as text: exact for a script that reads it, without control characters on a terminal."""
+    return sanitize(str(path), 4000) if sys.stdout is not None and sys.stdout.isatty() else str(path)
 
 
 def exit_in_time(code: int) -> None:

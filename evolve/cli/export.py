@@ -7,9 +7,9 @@ from pathlib import Path
 
 from evolve import store
 from evolve.analysis import champion, exports, runs, tensorboard
-from evolve.cli.app import App, launch
+from evolve.cli.app import App, launch, shown
 from evolve.cli.parser import Parser, file_argument, which_of
-from evolve.errors import InputError, sanitize
+from evolve.errors import InputError
 from evolve.store.disk import check_writable
 from evolve.training.stored import check_which
 
@@ -78,7 +78,7 @@ def _body(app: App, argv: list[str]) -> int:
         file._policy(which).export(output)
     else:
         file._export(output)
-    print(sanitize(str(output), 4000))
+    print(shown(output))
     return 0
 
 

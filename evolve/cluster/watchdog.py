@@ -284,6 +284,11 @@ class HostWatch:
         self._accept()
         for connection in list(self._unidentified):
             self._read_greeting(connection)
+        # An open port would let any user of the network take all file descriptors of this process.
+        if not self._awaited:
+            for each in (self._listener, *self._unidentified):
+                each.close()
+            self._unidentified.clear()
         return [rank for rank in list(self.connections) if self._host_is_silent(rank)]
 
     def _accept(self) -> None:
@@ -312,11 +317,6 @@ class HostWatch:
             self._awaited.discard(number)
         else:
             connection.close()
-        # An open port would let any user of the network take all file descriptors of this process.
-        if not self._awaited:
-            for each in (self._listener, *self._unidentified):
-                each.close()
-            self._unidentified.clear()
 
     def _host_is_silent(self, rank: int) -> bool:
         """Return whether a rank's host is silent. Drop the rank's connection if it has ended."""

@@ -170,7 +170,7 @@ class WorkQueue:
     def ahead(self) -> int:
         """The number of items for which each worker needs no message of rank 0, so that rank 0 may sleep meanwhile.
 
-        This is `_most_in_hand`, but 0 if items are not `uneven`. So rank 0 does not sleep in this case, while suspects
+        It is `_most_in_hand`, or 0 if items are not `uneven`. If it is 0, rank 0 does not sleep: also while suspects
         wait, and near the end of the job.
         """
         return self._most_in_hand() if self._uneven else 0

@@ -199,7 +199,7 @@ class StartFromOptions(Options):
         elif self.connections is not None:
             genome = f"best with at most {pluralize(self.connections, 'acting connection')}"
         elif self.member is not None:
-            genome = f"member {self.member} of the front"
+            genome = f"genome {self.member} of the front"
         elif self.cell is not None:
             genome = f"elite of cell {','.join(map(str, self.cell))}"
         named = "a given genome" if self.file is None else f"the {genome} of {self.file}"

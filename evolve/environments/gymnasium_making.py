@@ -78,6 +78,9 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
         wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
         found = _class_or_function(options.id)
         _registered(options.id)  # imports the package that registers the environment
+        if module := options.id.rpartition(":")[0]:
+            with suppress(*FAILURES):  # `gymnasium.make` imports it, too, and reports the error
+                import_own(module)
 
     @without_advice()
     def make(drawn: Table = example) -> _Env:

@@ -248,7 +248,7 @@ def _open_lock(lock: Path, flags: int) -> int:
     """Open a lock file. Raises OSError if this user may not even read it, or if it is a symbolic link."""
     # A link in a folder from a stranger may lead to another file of the user.
     if lock.is_symlink():
-        raise OSError(errno.ELOOP, f"the lock file {lock.name} is a symbolic link")
+        raise OSError(errno.ELOOP, f"the lock file {lock.name} is a symbolic link: remove it")
     flags |= os.O_NOFOLLOW
     try:
         return os.open(lock, flags, 0o666)  # less the umask

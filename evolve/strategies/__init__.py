@@ -375,7 +375,9 @@ def make(
     table = plain({"name": name, **options})
     for option in options:
         if meanings().get(fold(option)) == "population":
-            raise InputError(option, "a setting of the strategy", "another name", "Did you mean population?")
+            raise InputError(
+                f"strategy.{option}", "a setting that the strategy has", option, "Did you mean population?"
+            )
     # Refuse settings without effect, as in a new run.
     STRATEGIES.validate(table, layout)
     return from_table(table, layout, population, seed, start)

@@ -271,10 +271,18 @@ class MapElites(contract.Strategy[Archive]):
         """Return the generation in which the champion took its cell."""
         return int(state.origins[contract.ranking(state.fitness)[0], 0]) if len(state) else None
 
-    def select(self, state: Archive, *, cell: Sequence[int] | None = None, **others: Any) -> Genomes:
+    def select(
+        self,
+        state: Archive,
+        /,
+        connections: int | None = None,
+        cell: Sequence[int] | None = None,
+        *,
+        member: int | None = None,
+    ) -> Genomes:
         """Return the elite of a cell."""
-        if cell is None:
-            return super().select(state, **others)  # raises InputError
+        if cell is None or connections is not None or member is not None:
+            return super().select(state, connections, member=member)  # raises InputError
         return state.genomes.take(np.array([self._place(state, cell)]))
 
     def origin(self, state: Archive, cell: Sequence[int]) -> tuple[int, int]:

@@ -22,7 +22,7 @@ The champion is the parent of the best mean fitness. If a parent has fewer than 
 filled up to `trusted` evaluations, each with the median of the mean fitness of the parents that may be chosen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -234,16 +234,24 @@ class Nsga2(Elitist[FrontState]):
         return self._best(state, np.arange(len(state.parents)))
 
     def select(
-        self, state: FrontState, *, connections: int | None = None, member: int | None = None, **others: Any
+        self,
+        state: FrontState,
+        /,
+        connections: int | None = None,
+        cell: Sequence[int] | None = None,
+        *,
+        member: int | None = None,
     ) -> Genomes:
         """Return a member of the front, or the best genome of at most `connections` acting connections."""
+        if cell is not None:
+            return super().select(state, cell=cell)  # raises InputError
         if member is not None:
             front = first_front(state)
             if check_whole("member", member, 0) >= len(front):
                 raise InputError("member", f"one of 0 to {len(front) - 1}", member)
             return state.parents.genomes.take(front[[member]])
         if connections is None:
-            return super().select(state, **others)
+            raise InputError("connections", "a number, or a member", None)
         counts = self._paths.count(state.parents.genomes.mask)
         small = np.flatnonzero(counts <= check_whole("connections", connections, 0))
         if not len(small):

@@ -225,10 +225,10 @@ class Strategy(Generic[State]):
         self,
         _state: State,
         /,
-        *,
         connections: int | None = None,
-        member: int | None = None,
         cell: Sequence[int] | None = None,
+        *,
+        member: int | None = None,
     ) -> Genomes:
         """Return a genome (P = 1) that the strategy keeps besides its champion. Give one of the arguments.
 

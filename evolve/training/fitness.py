@@ -117,8 +117,10 @@ class _UserFunction:
         arguments = read_only(returns[rows]), MappingProxyType(given), read_only(connections[rows])
         try:
             result = self._function(*arguments)
-            # A function that draws random numbers or counts its calls makes a run that nobody can repeat.
-            again = result if self._is_repeatable else self._function(*arguments)
+            # A function that draws random numbers or counts its calls makes a run that nobody can repeat. The function
+            # may return an array of its own, which the second call changes.
+            first = result.copy() if isinstance(result, np.ndarray) else result
+            again = first if self._is_repeatable else self._function(*arguments)
         except FAILURES as error:
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
             cure: tuple[str | Setting, ...] = ()
@@ -127,12 +129,14 @@ class _UserFunction:
             message = f": {self._setting} raised an error:\n{describe(error)}"
             raise RunError(Setting("fitness"), message, *cure) from error
         # A function of the user may return anything, so check the result.
-        values = self._numbers(result, len(rows))
-        different = np.flatnonzero(values != self._numbers(again, len(rows)))
-        if len(different) and not np.isnan(values[different]).all():
+        values, others = (self._numbers(each, len(rows)) for each in (first, again))
+        different = np.flatnonzero((values != others) & ~(np.isnan(values) & np.isnan(others)))
+        if len(different):
             n = different[0]
             expected = f"{self._setting} to return the same numbers for the same arguments"
-            raise InputError("fitness", expected, f"{values[n]} and {again[n]} for candidate {rows[n]} in two calls")
+            got = f"{values[n]} and {others[n]} for candidate {rows[n]} in two calls"
+            seeded = "If it draws random numbers, let it seed their generator in each call."
+            raise InputError("fitness", expected, got, seeded)
         self._is_repeatable = True
         invalid = np.flatnonzero(~np.isfinite(values))
         if len(invalid):

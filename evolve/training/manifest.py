@@ -226,7 +226,7 @@ def _version(package: str) -> str | None:
 
 def _installed_revision() -> str | None:
     """Return the revision from which pip has installed this package (`pip install git+…`, PEP 610); None if unknown."""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError, KeyError):
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError, KeyError, TypeError, OSError):
         distribution = importlib.metadata.distribution(DISTRIBUTION)
         # Another evolve than the installed one may have been imported, such as a copy of its source.
         if Path(str(distribution.locate_file("evolve"))) == SOURCE / "evolve":

@@ -138,7 +138,10 @@ def test_different_budgets_are_said():
     # A limit of steps is the budget of runs that have reached it.
     for limit, is_reached in ((1, True), (10**9, False)):
         stop = {"early_stop": EarlyStopOptions(steps=limit)}
-        capped = [replace(each, config=each.config.model_copy(update=stop)) for each in groups]
+        capped = [
+            replace(each, config=each.config.model_copy(update=stop), runs=(run(1, 5.0, each.config.generations),))
+            for each in groups
+        ]
         assert (said in compare_groups(capped).notes) is not is_reached
 
 

@@ -92,7 +92,7 @@ def test_an_import_that_does_not_end_is_named(tmp_path, monkeypatch, caplog):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(errors, "LONG_IMPORT", 0.05)
     errors.import_own("slow_game")
-    assert "still importing slow_game: if a program begins with the import" in caplog.text
+    assert "still importing slow_game" in caplog.text
 
 
 def test_the_version_is_printed(capfd, call, monkeypatch):

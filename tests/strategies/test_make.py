@@ -208,7 +208,7 @@ def test_candidates_that_were_changed_are_told_as_genomes():
             {},
             r"genome_size: expected a whole number, got an array\. A vector to begin with is x0=…",
         ),
-        (("ga", 3), {"popsize": 8}, r"popsize: expected a setting of the strategy, .* Did you mean population\?"),
+        (("ga", 3), {"popsize": 8}, r"strategy\.popsize: .* Did you mean population\?"),
         (("ga",), {"genome_size": 0}, r"genome_size: expected a whole number, at least 1, got 0"),
         (("ga",), {"genome_size": 3, "population": 1}, r"population: expected a whole number, at least 2, got 1"),
         (("ga",), {}, r"genome_size: expected either genome_size or a layout, got neither"),

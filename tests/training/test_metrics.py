@@ -92,7 +92,7 @@ def test_a_column_widens_when_a_later_generation_needs_it(made, tmp_path):
         assert (values == record.metrics["x"]).all()
 
 
-@pytest.mark.parametrize(("words", "why"), [((), "not a metric"), (("--full",), "a log was changed afterwards")])
+@pytest.mark.parametrize(("words", "why"), [((), "a metric differs"), (("--full",), "a log was changed afterwards")])
 def test_verify_compares_metrics(made, call, tmp_path, words, why):
     path = tmp_path / "copy.h5"
     shutil.copy(made.path, path)

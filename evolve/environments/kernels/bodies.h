@@ -101,7 +101,7 @@ INLINE vec placed_back(frame f, vec v) { return turned_back(f.q, minus(v, f.p));
 
 /* Sine and cosine as the C library of GNU has computed sinf and cosf since 2.28: short polynomials in double, rounded once.
  * The angle is n quarter turns and r. */
-#define FAR 187.0f
+#define FAR_ANGLE 187.0f
 INLINE rotation rotation_in_quarter(int32_t n, double r)
 {
     const double z = r * r, zz = z * z;
@@ -116,24 +116,25 @@ INLINE rotation rotation_in_quarter(int32_t n, double r)
     return q;
 }
 
-/* For |a| < FAR: 2^24 times the number of quarter turns fits in 32 bits. */
+/* For |a| < FAR_ANGLE: 2^24 times the number of quarter turns fits in 32 bits. */
 INLINE rotation rotation_near(float a)
 {
-    const double x = a, units = x * 0x1.45f306dc9c883p+23;
-    const int32_t n = ((int32_t)(units > -2e9 ? units : -2e9) + 0x800000) >> 24; /* a NaN, too, has to fit */
+    const double x = a;
+    const int32_t n = ((int32_t)(x * 0x1.45f306dc9c883p+23) + 0x800000) >> 24;
     return rotation_in_quarter(n, x - n * 0x1.921fb54442d18p0);
 }
 
-/* For any angle: whole turns are counted apart. The last bit may differ from that of the C library. */
+/* For |a| < 1e9 right to 1e-7: whole turns are counted apart. The last bit may differ from that of the C library. Beyond, the
+ * result is equal everywhere, but no rotation; no body gets there. */
 INLINE rotation rotation_far(float a)
 {
     const double x = a, all = x * 0x1.45f306dc9c883p+23, turns = (all * 0x1p-26 + 0x1.8p52) - 0x1.8p52;
-    const double units = all - turns * 0x1p26, below = units < 2e9 ? units : 2e9;
-    const int32_t n = ((int32_t)(below > -2e9 ? below : -2e9) + 0x800000) >> 24;
+    const double units = all - turns * 0x1p26, fits = units > -2e9 && units < 2e9 ? units : 0.0; /* 0 for a NaN, too */
+    const int32_t n = ((int32_t)fits + 0x800000) >> 24;
     return rotation_in_quarter(n, x - (n + 4.0 * turns) * 0x1.921fb54442d18p0);
 }
 
-INLINE rotation rotation_of(float a) { return a > -FAR && a < FAR ? rotation_near(a) : rotation_far(a); }
+INLINE rotation rotation_of(float a) { return a > -FAR_ANGLE && a < FAR_ANGLE ? rotation_near(a) : rotation_far(a); }
 
 /* The records of environments/physics/frames.py, which describes their fields. */
 typedef struct {

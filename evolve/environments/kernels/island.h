@@ -149,7 +149,7 @@ INLINE void rotations(const float *RESTRICT a, float *RESTRICT s, float *RESTRIC
 {
     /* One branch for all worlds: a choice for each world would cost the walker 4 % of its speed. */
     int far = 0;
-    FOR_WIDTH { far |= !(a[t] > -FAR && a[t] < FAR); }
+    FOR_WIDTH { far |= !(a[t] > -FAR_ANGLE && a[t] < FAR_ANGLE); }
     if (far) {
         FOR_WIDTH {
             const rotation q = rotation_of(a[t]);

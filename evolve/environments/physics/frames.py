@@ -291,14 +291,16 @@ def rotation_of(a: Number) -> Rotation:
     """Return the sine and the cosine of an angle.
 
     Box2D calls sinf and cosf. For |a| < 187 the result has their bits in the GNU C library since version 2.28, which
-    computes short polynomials in float64 and rounds once. For larger angles the last bit may differ.
+    computes short polynomials in float64 and rounds once. For larger angles the last bit may differ. Beyond 1e9, where
+    no body gets, the result is equal everywhere, but no rotation.
     """
     x = np.float64(a)
     scaled = x * _SCALED_QUARTERS_PER_RADIAN
     # From 187 on the numbers do not fit in 32 bits, so whole turns are counted apart.
     turns = np.where(np.abs(x) < 187, 0.0, (scaled * 2.0**-26 + ROUND) - ROUND)
-    bounded = np.fmin(np.fmax(scaled - turns * 2.0**26, -2e9), 2e9)  # a NaN, too, has to fit in 32 bits
-    n = (bounded.astype(np.int32) + 0x800000) >> 24  # quarter turns, rounded
+    units = scaled - turns * 2.0**26
+    fits = np.where(np.abs(units) < 2e9, units, 0.0)  # 0 for a NaN, too
+    n = (fits.astype(np.int32) + 0x800000) >> 24  # quarter turns, rounded
     r = x - (n + 4.0 * turns) * _QUARTER_TURN
     y = r * (1 - ((n + 1) & 2))  # -r in quarters 1 and 2, where `sine` below has to be -sin(r)
     z = r * r

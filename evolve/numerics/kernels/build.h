@@ -17,7 +17,7 @@
 #else
 #define OPTIMIZED "; not optimized"
 #endif
-#ifdef __FAST_MATH__
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
 #define FAST_MATH "; fast-math"
 #else
 #define FAST_MATH "; no fast-math"
