@@ -337,6 +337,9 @@ def validate_new_run(experiment: Experiment) -> None:
                 "wrappers that need nothing of earlier episodes, because each episode begins with a new environment"
             )
             raise InputError("env.wrappers", expected, wrapper.name, *_FORGETFUL_WRAPPERS[public])
+    if config.env.kwargs.get("render_mode") == "human":
+        cure = "To watch a champion: evolve replay FILE --window."
+        raise InputError("env.kwargs.render_mode", "no window for each episode of the training", "human", cure)
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))

@@ -142,8 +142,9 @@ def _digest_of_loaded(name: str, spec: object, digest: str) -> str:
         _FIRST_DIGESTS[name] = spec, digest
         return digest
     if first_digest != digest:
-        again = "restart the process (in a notebook its kernel), or call importlib.reload"
-        _LOG.warning("the file of %s has changed, but this process uses the earlier code: %s", name, again)
+        cure = "restart it (in a notebook the kernel), or call importlib.reload"
+        said = "the file of %s has changed. New workers use it, but this process has the earlier code: %s"
+        _LOG.warning(said, name, cure)
     return first_digest
 
 

@@ -1,6 +1,7 @@
 """Experiments that are refused before an episode is played or a file is written."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 from tampering import edit_config
@@ -32,6 +33,14 @@ def test_wrappers_that_learn_from_episode_to_episode_are_refused(name, cure):
     config = parse(Config, {"env": {"id": "CartPole-v1", "wrappers": [name]}})
     with pytest.raises(InputError, match=rf"^env\.wrappers: .* got gymnasium\.wrappers:{name}\. .*{cure}"):
         validate_new_run(prepare(config))
+
+
+def test_a_window_for_each_episode_is_refused():
+    prepared = prepare(Config(env="CartPole-v1"))
+    for mode in ("rgb_array", "human"):  # a wrapper may make observations of pictures
+        config = prepared.config.with_env_changes({"kwargs": {"render_mode": mode}})
+        with pytest.raises(InputError, match=r"evolve replay FILE --window") if mode == "human" else nullcontext():
+            validate_new_run(replace(prepared, config=config))
 
 
 def test_a_mean_observation_among_descriptors_must_be_a_metric():
