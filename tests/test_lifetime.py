@@ -13,7 +13,7 @@ import evolve
 from evolve import store
 from evolve.config import parse, read_file
 from evolve.environments.exact import TASKS, Draws
-from evolve.training import final_champion
+from evolve.training import chosen_genome
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -149,7 +149,7 @@ def small(task, name, **kwargs):
 @pytest.mark.parametrize("task", ["Cues-v0", "Reversal-v0", "TMaze-v0", "Bandit-v0"])
 def test_lives_have_the_returns_of_the_run_file(task, tmp_path):
     run = small(task, "hebbian-dag").run(tmp_path)
-    lives = play(run.experiment, final_champion(run.experiment, store.read(run.path))[0], run.held_out.seeds)
+    lives = play(run.experiment, chosen_genome(run.experiment, store.read(run.path))[0], run.held_out.seeds)
     assert lives.returns.tolist() == run.held_out.returns.tolist()
     curve = by_trial(task, {}, lives)
     trials = {"Cues-v0": 8, "Bandit-v0": 100}.get(task, 40)

@@ -12,7 +12,7 @@ import evolve
 from evolve import store
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
-from evolve.training import final_champion, reload
+from evolve.training import chosen_genome, reload
 from lifetime_parts.lives import by_trial, play
 from lifetime_parts.presets import OFF
 from lifetime_parts.runs import Job
@@ -68,7 +68,7 @@ def measure(job: Job, out: Path) -> Measured:
 def _measure(job: Job, run: evolve.Run) -> Measured:
     stored = store.read(run.path)
     experiment = reload(stored)
-    champion, _ = final_champion(experiment, stored)
+    champion, _ = chosen_genome(experiment, stored)
     seeds = _seeds(run.seed, Purpose.HELD_OUT, 0, LIVES)
     lives = play(experiment, champion, seeds)
     config = experiment.config

@@ -80,7 +80,7 @@ def chosen_champion(run: Stored, experiment: training.Experiment, which: trainin
     check_which(run, which)
     if which.is_champion or which.generation is not None:
         return champion_of(run, which.generation)
-    genome, _ = training.final_champion(experiment, run, which)
+    genome, _ = training.chosen_genome(experiment, run, which)
     return Champion(genome.weights[0], genome.mask[0], None, which.title)
 
 
@@ -119,7 +119,7 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
             cure = "Another process is writing the file: wait for its end, or evaluate and export a copy of the file."
         raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
     experiment = training.reload_policy(run)
-    champion, normalizer = training.final_champion(experiment, run)
+    champion, normalizer = training.chosen_genome(experiment, run)
     # `evolve verify` repeats the held-out returns of a champion file with its genome, so the two must belong together.
     if not (np.array_equal(champion.weights[0], held_out.weights) and np.array_equal(champion.mask[0], held_out.mask)):
         raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")

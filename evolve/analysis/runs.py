@@ -309,7 +309,7 @@ class _EvolvedFile:
     def _policy(self, which: GenomeChoice, network: Mapping[str, Any] | None = None) -> Policy:
         self._check_champion()
         experiment = training.reload_policy(self._stored)
-        genome, normalizer = training.final_champion(experiment, self._stored, which)
+        genome, normalizer = training.chosen_genome(experiment, self._stored, which)
         origin = f"the {which.title or 'champion'} of seed {self.seed}, digest {self._stored.digest}"
         if network:
             experiment = training.with_network(experiment, plain_setting("network", network), for_policy=True)

@@ -164,7 +164,7 @@ def _body(app: App, argv: list[str]) -> int:
         finally:  # print the returns even if they cannot be stored
             kind = which.title or f"champion after generation {run.num_generations - 1}"
             if which.connections is not None:
-                genomes, _ = training.final_champion(experiment, run, which)
+                genomes, _ = training.chosen_genome(experiment, run, which)
                 acting_connections = Paths(experiment.network).count(genomes.mask)[0]
                 kind += f" ({acting_connections} in this genome)"
             note = changes.describe(own_env) + (unstored or "")

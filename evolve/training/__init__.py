@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evolve.training.resume import restore
     from evolve.training.rollouts import make_rollout
     from evolve.training.shared_strategy import StrategyReplica
-    from evolve.training.stored import GenomeChoice, final_champion, normalizer_of, reload, reload_policy, with_network
+    from evolve.training.stored import GenomeChoice, chosen_genome, normalizer_of, reload, reload_policy, with_network
 
 __getattr__ = import_on_demand(
     __name__,
@@ -35,6 +35,6 @@ __getattr__ = import_on_demand(
         "resume": "restore",
         "rollouts": "make_rollout",
         "shared_strategy": "StrategyReplica",
-        "stored": "GenomeChoice final_champion normalizer_of reload reload_policy with_network",
+        "stored": "GenomeChoice chosen_genome normalizer_of reload reload_policy with_network",
     },
 )

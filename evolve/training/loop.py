@@ -27,7 +27,7 @@ from evolve.training.experiment import Experiment
 from evolve.training.fitness import Metrics, Scores, evaluate_population, mean_metrics
 from evolve.training.resume import CHAMPION_NORMALIZER, champion_normalizer, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
-from evolve.training.stored import GenomeChoice, final_champion
+from evolve.training.stored import GenomeChoice, chosen_genome
 
 _EPISODE_BYTES = 500  # approximate memory of an episode until its return is known
 Player = tuple[Genomes, Float32 | None]
@@ -292,7 +292,7 @@ def evaluate_champion(
     if needed > available:
         expected = f"as many as fit into {available / 1e9:,.1f} GB of memory"
         raise InputError("episodes", expected, f"{episodes:,}: about {needed / 1e9:,.0f} GB")
-    player = final_champion(experiment, run, which)
+    player = chosen_genome(experiment, run, which)
     return held_out(experiment, coordinator, player, run.header.seed, episodes)
 
 

@@ -1,6 +1,6 @@
 """Reads experiments and genomes of run files and champion files, for this process or as the start of a new run.
 
-`reload` and `reload_policy` return the experiment of a file. `final_champion` returns the final champion, or another
+`reload` and `reload_policy` return the experiment of a file. `chosen_genome` returns the final champion, or another
 genome of the run, with the normalizer of its observations. `with_start` gives a new run its first genome, from a file
 or from the caller.
 
@@ -239,7 +239,7 @@ class GenomeChoice:
         return "" if self.generation is None else f"best of generation {self.generation}"
 
 
-def final_champion(
+def chosen_genome(
     experiment: Experiment, run: Stored, which: GenomeChoice = GenomeChoice(), where: str = ""
 ) -> tuple[Genomes, Float32 | None]:
     """Return the final champion, or the genome that `which` names, and its normalizer [2, O].
@@ -421,13 +421,13 @@ def _start_of(stored: Stored, which: GenomeChoice, experiment: Experiment) -> St
     source = _experiment_of(stored, experiment)
     if not stored.num_generations:
         raise InputError("start_from", "a run with a complete generation", f"{stored.path}, which has none yet")
-    genome, normalizer = final_champion(source, stored, which, "start_from.")
+    genome, normalizer = chosen_genome(source, stored, which, "start_from.")
     count = 0 if normalizer is None else num_observations(source, stored, which)
     return Start(genome.weights[0], genome.mask[0], np.array([count], np.int64), normalizer)
 
 
 def num_observations(experiment: Experiment, stored: Stored, which: GenomeChoice = GenomeChoice()) -> int:
-    """Return the number of observations from which the normalizer of a genome was computed (`final_champion`)."""
+    """Return the number of observations from which the normalizer of a genome was computed (`chosen_genome`)."""
     steps, until_frozen = stored.steps, experiment.config.normalizer_generations
     if isinstance(stored, StoredRun):
         generation = which.generation

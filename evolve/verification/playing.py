@@ -24,7 +24,7 @@ from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollou
 from evolve.shapes import UInt8, UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.strategies import is_added
-from evolve.training import Experiment, GenomeChoice, final_champion, normalizer_of, recorded_limit, restore
+from evolve.training import Experiment, GenomeChoice, chosen_genome, normalizer_of, recorded_limit, restore
 from evolve.training.resume import OBSERVED, RunState
 from evolve.training.stored import check_which, require_run_file
 from evolve.verification import logs
@@ -194,7 +194,7 @@ def _episode_of_final_champion(
     if not run.num_generations:
         got = f"{run.path}, without a complete generation"
         raise InputError(f"--{purpose.title}", "a run that has a champion", got)
-    champion, _ = final_champion(experiment, run, which)
+    champion, _ = chosen_genome(experiment, run, which)
     generation = 0
     known = () if run.held_out is None else run.held_out.returns
     if purpose is Purpose.VALIDATION:  # the number of complete generations selects the episodes
@@ -324,7 +324,7 @@ def episode_batch(run: Stored, experiment: Experiment, chosen: Episode) -> Episo
     if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
         normalizer = normalizer_of(experiment, run, chosen.generation)
     else:
-        _, normalizer = final_champion(experiment, run, chosen.which)
+        _, normalizer = chosen_genome(experiment, run, chosen.which)
     episodes = range(chosen.episode, chosen.episode + 1)
     return EpisodeBatch.of(run.header.seed, chosen.purpose, chosen.genome, keys, episodes, normalizer)
 
