@@ -147,11 +147,8 @@ def different_budgets(groups: Sequence[RunGroup]) -> str:
     steps = sorted({limit for limit in limits if limit is not None})
     is_one_limit = len(steps) == 1 and None not in limits
     # The generations may end before the limit, and are then the budget.
-    ended = (
-        run.num_generations == group.config.generations and run.steps < steps[0]
-        for group in groups if is_one_limit for run in group.runs
-    )  # fmt: skip
-    if is_one_limit and not any(ended):
+    whole = [run for group in groups for run in group.runs if run.num_generations == group.config.generations]
+    if is_one_limit and all(run.steps >= steps[0] for run in whole):
         return ""
     if steps and not is_one_limit:
         least = f"{steps[0]:,}" if None not in limits else "no limit"

@@ -191,7 +191,7 @@ class ProgressReporter:
         trains = purpose is Purpose.EPISODE
         what = f"generation {self.completed}" if trains else purpose.title
         if self.display is None:
-            # Without a line, a log would look as if the run were over, or as if it hung.
+            # Without a line, a reader of the log would think that the run is over, or that it hangs.
             since = max(self._printed_at, self._begin) if trains else self._printed_at
             if not self.quiet and now - since >= _LINE_EVERY.get(purpose, math.inf):
                 self._print_line()

@@ -264,7 +264,7 @@ class HostWatch:
 
     Args:
         seconds: The time for which a host may be silent.
-        ranks: The ranks that will connect. When all of them have, nobody else can connect.
+        ranks: The ranks that will connect. When all ranks have connected, no other process can.
     """
 
     def __init__(self, seconds: float, ranks: Iterable[int]) -> None:

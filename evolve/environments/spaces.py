@@ -273,8 +273,9 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
 
 
 def check_observation(space: Space, observation: Any) -> None:
-    """Raise ValueError for an observation of another shape or type, for a value beyond those of a discrete space, and
-    for a fraction in an 8-bit image.
+    """Raise ValueError for an observation of another shape or type, and for a value that its space does not have.
+
+    Such values are numbers beyond a discrete space, and fractions in an 8-bit image.
 
     Without this check, NumPy would broadcast an array of another shape. A value below the smallest one would be a
     negative index, which counts from the end.

@@ -117,8 +117,8 @@ class _UserFunction:
         arguments = read_only(returns[rows]), MappingProxyType(given), read_only(connections[rows])
         try:
             result = self._function(*arguments)
-            # A function that draws random numbers or counts its calls makes a run that nobody can repeat. The function
-            # may return an array of its own, which the second call changes.
+            # A run cannot be repeated if its function draws random numbers or counts its calls. The function may return
+            # an array of its own, which the second call changes.
             first = result.copy() if isinstance(result, np.ndarray) else result
             again = first if self._is_repeatable else self._function(*arguments)
         except FAILURES as error:

@@ -120,7 +120,7 @@ def test_a_wrong_result_names_the_setting(monkeypatch, result, message):
 
 
 def test_a_function_that_does_not_repeat_itself_is_refused(monkeypatch):
-    """Selection would follow chance, and nobody could repeat the run."""
+    """Selection would follow chance, and the run could not be repeated."""
     calls = []
     monkeypatch.setattr(toy_fitness, "worst_two", lambda r, *_: calls.append(1) or r[:, 0] + len(calls))
     with pytest.raises(
@@ -132,7 +132,7 @@ def test_a_function_that_does_not_repeat_itself_is_refused(monkeypatch):
     function = fitness_function("toy_fitness:worst_two")
     for _ in range(3):
         function(RETURNS[:2], {}, np.zeros(2, np.int32))
-    assert len(calls) == 4  # the first result is compared with that of a second call
+    assert len(calls) == 4  # the first call is repeated, and the results are compared
 
 
 def test_an_error_of_the_function_is_shown_with_its_line(monkeypatch):
