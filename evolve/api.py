@@ -103,9 +103,9 @@ class Sweep(Sequence[Run]):
             "file": [str(run.path) for run in self.runs],
         }
 
-    def compare(self, metric: str | None = None) -> RunComparison:
+    def compare(self, metric: str | None = None, control: str | None = None) -> RunComparison:
         """Return the comparison of the experiments, see `evolve.compare`."""
-        return compare(self.runs, metric)
+        return compare(self.runs, metric, control)
 
     def _repr_html_(self) -> str:
         """Return a table with a row for each point of the grid: the held-out mean over its seeds, best first."""
@@ -380,7 +380,7 @@ def _checked_callbacks(callbacks: Any) -> list[Callable[[Generation], object]]:
     return functions
 
 
-def compare(runs: Iterable[Run | str | Path], metric: str | None = None) -> RunComparison:
+def compare(runs: Iterable[Run | str | Path], metric: str | None = None, control: str | None = None) -> RunComparison:
     """Return a comparison of experiments as a picture. A notebook shows it; `save` writes PNG, SVG or PDF.
 
     The score of a seed is its champion's mean return on held-out episodes. If no run has held-out episodes, the score
@@ -388,14 +388,16 @@ def compare(runs: Iterable[Run | str | Path], metric: str | None = None) -> RunC
 
     Args:
         runs: Runs, or the paths of run files and directories; a directory stands for all run files in or below it.
-            Runs that differ only in their seeds are one experiment. Each experiment is tested against the best one, so
-            give only the experiments of a question.
+            Runs that differ only in their seeds are one experiment. Each experiment is tested against the best one, or
+            against the control, so give only the experiments of a question.
         metric: The name of a metric of `env.metrics`. The score is then the mean of the metric over the champion's
             held-out episodes, and the largest mean counts as the best.
+        control: The name of the experiment against which the others are tested, instead of the best, as in the column
+            `experiment` of the table. With several environments, each needs an experiment of this name.
 
     Raises:
-        InputError: A run is of another type, a file cannot be read, a run lacks the metric, or matplotlib is not
-            installed.
+        InputError: A run is of another type, a file cannot be read, a run lacks the metric, an environment has no
+            experiment with the name of the control, or matplotlib is not installed.
         RunError: No run has a complete generation.
     """
     if isinstance(runs, str | Path | Run) or not isinstance(runs, Iterable):
@@ -404,7 +406,7 @@ def compare(runs: Iterable[Run | str | Path], metric: str | None = None) -> RunC
     found = [stored for run in runs for stored in _stored(run)]
     if not found:
         raise InputError("runs", "at least one run", "none")
-    return RunComparison(found, metric)
+    return RunComparison(found, metric, control)
 
 
 def _stored(run: Any) -> list[store.StoredRun]:

@@ -27,31 +27,34 @@ _NOT_EVALUATED = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of a group of runs, compared with the best group of the same environment.
+    """The scores of a group of runs, compared with the reference: the best group of the same environment, or a control.
 
     Attributes:
         label: The label of the group.
         env: The environment, without control characters.
         scores: [n], the scores of the seeds that have one.
         missing: The number of seeds without a score.
+        failed: The number of held-out episodes that failed, in all runs of the group.
         interval: The 95 % interval of the mean score; None for fewer than three scores. It is cut at a bound of the
             task, see `_bounds`.
-        p: The p value of the two-sided rank test against the best group (with Holm's correction); None without a test.
-        effect: The probability that a seed of this group has a higher score than a seed of the best group, where equal
+        p: The p value of the two-sided rank test against the reference (with Holm's correction); None without a test.
+        effect: The probability that a seed of this group has a higher score than a seed of the reference, where equal
             scores count half (A of Vargha and Delaney, 2000); None without a test.
         best: Whether no group of its environment has a higher mean; False if this is the only group, or has no score.
-        tied: Whether several groups share the highest mean, and this is one of them.
+        role: "best" or "control" for the reference, "equal" for each of several groups that share the highest mean if
+            the best is the reference; empty for other groups.
     """
 
     label: str
     env: str
     scores: Float64
     missing: int
+    failed: int
     interval: statistics.Interval | None
     p: float | None = None
     effect: float | None = None
     best: bool = False
-    tied: bool = False
+    role: str = ""
 
     @property
     def name(self) -> str:
@@ -65,19 +68,15 @@ class Comparison:
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
-        """The texts of a row: the number of scores, the mean, the interval, and `against_best`."""
+        """The texts of a row: the number of scores, the mean, the interval, and `against_reference`."""
         interval = "–" if self.interval is None else statistics.between(self.interval)
-        return str(len(self.scores)), statistics.number(self.mean), interval, self.against_best
+        return str(len(self.scores)), statistics.number(self.mean), interval, self.against_reference
 
     @property
-    def against_best(self) -> str:
-        """p and A (`effect`) against the best group; "best" or "equal" for a best group; empty without a test."""
-        if self.tied:
-            return "equal"
-        if self.best:
-            return "best"
-        if self.p is None:
-            return ""
+    def against_reference(self) -> str:
+        """The role of the group; without a role, p and A (`effect`) against the reference; empty without a test."""
+        if self.role or self.p is None:
+            return self.role
         p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
         return f"{p}, A = {self.effect:.2f}"
 
@@ -88,16 +87,18 @@ class Ranking:
 
     Attributes:
         score: The kind of score, in words.
+        reference: The group against which the others of its environment are tested: "the best" or "the control".
         rows: The groups.
         notes: Sentences about runs without a score, failed episodes, different tasks, and groups without a test.
     """
 
     score: str
+    reference: str
     rows: tuple[Comparison, ...]
     notes: tuple[str, ...]
 
 
-def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ranking:
+def compare_groups(groups: Sequence[RunGroup], metric: str | None = None, control: str | None = None) -> Ranking:
     """Compare groups.
 
     A score is the held-out mean, the champion's mean return on held-out episodes. Seeds without a held-out mean are
@@ -105,8 +106,11 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ran
 
     metric: The name of a metric of `env.metrics`. A score is then the champion's mean of the metric over held-out
         episodes, and the largest mean counts as the best.
+    control: The name of a group in each environment (`RunGroup.name`) against which the others are tested, instead of
+        the best. It is chosen before the scores are known, so they do not bias the tests.
 
-    Raises InputError if a run with held-out episodes lacks the metric, or if no run has held-out episodes.
+    Raises InputError if a run with held-out episodes lacks the metric, if no run has held-out episodes, or if an
+    environment has no group with the name of the control.
     """
     runs = [run for group in groups for run in group.runs]
     evaluated = any_evaluated(runs)
@@ -115,18 +119,22 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None) -> Ran
         _check_metric(runs, metric)
         score = partial(_held_out_mean, metric=metric)
         kind = f"held-out champion's mean {sanitize(metric)}"
+    reference = "the best" if control is None else "the control"
     # A run whose held-out episodes have all failed was evaluated, but has no held-out mean.
     notes = [_note_on_missing(runs)]
     if all(run.held_out is None for run in runs):
         notes = [_NOT_EVALUATED, _note_on_missing([run for run in runs if not run.complete])]
     rows: list[Comparison] = []
     for groups_of_env in by_environment(groups):
+        if control is not None:
+            _check_control(groups_of_env, control)
         unlike = different_tasks(groups_of_env, evaluated) or failed_episodes(groups_of_env, evaluated)
-        compared, note = _compare([_unranked(group, score, metric) for group in groups_of_env], are_alike=not unlike)
+        unranked = [_unranked(group, score, metric) for group in groups_of_env]
+        compared, note = _compare(unranked, control, are_alike=not unlike)
         rows += compared
         notes += [unlike, different_budgets(groups_of_env)]
         notes += [_different_code(groups_of_env), _mixed_lengths(groups_of_env, score), note]
-    return Ranking(kind, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
+    return Ranking(kind, reference, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
 
 def _check_metric(runs: Sequence[StoredRun], metric: str) -> None:
@@ -135,6 +143,14 @@ def _check_metric(runs: Sequence[StoredRun], metric: str) -> None:
         common = sorted(set.intersection(*map(set, known))) if known else []
         expected = f"a metric that all runs have in held-out episodes ({', '.join(common) or 'they have none'})"
         raise InputError("metric", expected, repr(metric), "`env.metrics` names the metrics of a run.")
+
+
+def _check_control(groups: Sequence[RunGroup], control: str) -> None:
+    """Raise InputError if no group in an environment, or more than one, has the name of the control."""
+    names = [group.name for group in groups]
+    if names.count(control) != 1:
+        env = sanitize(groups[0].config.env.id)
+        raise InputError("control", f"an experiment of {env} by its name ({'; '.join(names)})", repr(control))
 
 
 def different_budgets(groups: Sequence[RunGroup]) -> str:
@@ -206,7 +222,8 @@ def failed_episodes(groups: Sequence[RunGroup], evaluated: bool) -> str:
     found = [run.held_out.returns for group in groups for run in group.runs if run.held_out is not None]
     if not evaluated or len(groups) < 2 or not any(np.isnan(returns).any() for returns in found):
         return ""
-    return f"{sanitize(groups[0].config.env.id)}: held-out episodes failed, so no experiment counts as the best."
+    env = sanitize(groups[0].config.env.id)
+    return f"{env}: held-out episodes failed, so the experiments are not tested, and none counts as the best."
 
 
 def _engines_differ(envs: Sequence[EnvOptions]) -> bool:
@@ -336,7 +353,9 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], metric: str 
     # Fitness in training has no bounds: it need not be a mean of returns.
     bounds = _bounds(group, metric) if any_evaluated(group.runs) else ()
     interval = None if few else statistics.interval(scores, *bounds)
-    return Comparison(group.label, sanitize(group.config.env.id), scores, len(group.runs) - len(scores), interval)
+    failed = sum(int(np.isnan(run.held_out.returns).sum()) for run in group.runs if run.held_out is not None)
+    missing = len(group.runs) - len(scores)
+    return Comparison(group.label, sanitize(group.config.env.id), scores, missing, failed, interval)
 
 
 def _bounds(group: RunGroup, metric: str | None) -> statistics.Interval:
@@ -362,43 +381,51 @@ def _bounds(group: RunGroup, metric: str | None) -> statistics.Interval:
     return low if lows.count(low) > 1 else -np.inf, high if highs.count(high) > 1 else np.inf
 
 
-def _compare(rows: Sequence[Comparison], are_alike: bool) -> tuple[list[Comparison], str]:
-    """Sort the groups of one environment, best first, and test each group against the best.
+def _compare(rows: Sequence[Comparison], control: str | None, are_alike: bool) -> tuple[list[Comparison], str]:
+    """Sort the groups of one environment, best first, and test each group against the best, or against the control.
 
     Return the sorted groups with their p values, and a note about tests that could not be made.
 
+    control: The name of the control; None to test against the best.
     are_alike: Whether the scores have one meaning. Otherwise no group is the best, and none is tested.
     """
     # A group without scores has the mean NaN, and comes last.
-    best, *others = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
-    if not (others and are_alike):
-        return [best, *others], ""
-    others = [replace(row, best=row.mean == best.mean, tied=row.mean == best.mean) for row in others]
-    best = replace(best, best=len(best.scores) > 0, tied=any(row.tied for row in others))
-    # A group is tested only if each seed of this group and of the best group has a score, and if the two groups have
+    ranked = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
+    if len(ranked) < 2 or not are_alike:
+        return ranked, ""
+    ranked = [replace(row, best=row.mean == ranked[0].mean) for row in ranked]
+    if control is None:
+        role = "equal" if sum(row.best for row in ranked) > 1 else "best"
+        ranked = [replace(row, role=role if row.best else "") for row in ranked]
+        reference, name = ranked[0], "the best"
+    else:
+        ranked = [replace(row, role="control" if row.name == control else "") for row in ranked]
+        reference, name = next(row for row in ranked if row.role), "the control"
+    others = [row for row in ranked if row is not reference]
+    # A group is tested only if each seed of this group and of the reference has a score, and if the two groups have
     # enough seeds for a significant difference.
-    whole = [row for row in others if not (row.missing or best.missing)]
-    testable = [row for row in whole if statistics.can_be_significant(len(row.scores), len(best.scores))]
+    whole = [row for row in others if not (row.missing or reference.missing)]
+    testable = [row for row in whole if statistics.can_be_significant(len(row.scores), len(reference.scores))]
     # Holm's correction multiplies the smallest p by the number of tests.
     tests = len(testable)
-    if not any(statistics.can_be_significant(len(row.scores), len(best.scores), tests) for row in testable):
+    if not any(statistics.can_be_significant(len(row.scores), len(reference.scores), tests) for row in testable):
         testable = []
     try:
-        ps = statistics.holm([statistics.rank_test(row.scores, best.scores) for row in testable])
+        ps = statistics.holm([statistics.rank_test(row.scores, reference.scores) for row in testable])
     except InputError as error:  # no SciPy
-        return [best, *others], f"Nothing is tested: {error}"
-    # Rows hold arrays, which `==` cannot compare, so a row is found by its identity.
-    found = {id(row): p for row, p in zip(testable, ps, strict=True)}
+        return ranked, f"Nothing is tested: {error}"
     reasons = []
     if len(whole) < len(others):
-        reasons.append("a group is tested against the best only if each seed of both has a score")
+        reasons.append(f"a group is tested against {name} only if each seed of both has a score")
     if len(testable) < len(whole):
         # The least number of seeds with which two groups of equal size can differ significantly.
         enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, len(others)))
         cure = f"{enough} seeds in each group are enough"
-        reasons.append(f"too few seeds for a significant difference from the best: {cure}")
-    note = f"{best.env}: {'; '.join(reasons)}." if reasons else ""
-    for n, row in enumerate(others):
+        reasons.append(f"too few seeds for a significant difference from {name}: {cure}")
+    note = f"{reference.env}: {'; '.join(reasons)}." if reasons else ""
+    # Rows hold arrays, which `==` cannot compare, so a row is found by its identity.
+    found = {id(row): p for row, p in zip(testable, ps, strict=True)}
+    for n, row in enumerate(ranked):
         if id(row) in found:
-            others[n] = replace(row, p=found[id(row)], effect=statistics.superiority(row.scores, best.scores))
-    return [best, *others], note
+            ranked[n] = replace(row, p=found[id(row)], effect=statistics.superiority(row.scores, reference.scores))
+    return ranked, note

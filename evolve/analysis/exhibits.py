@@ -271,17 +271,20 @@ def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
 
 
 class RunComparison(Picture):
-    """Experiments side by side: the scores of their seeds, means with intervals, and tests against the best experiment.
+    """Experiments side by side: the scores of their seeds, means with intervals, and tests against a reference.
+
+    The reference is the experiment with the highest mean, or the control.
 
     Args:
         runs: The runs. Runs that differ only in their seeds are one experiment.
         metric: The metric that gives the scores of seeds, see `evolve.compare`.
+        control: The name of the experiment that is the reference, see `evolve.compare`.
     """
 
-    def __init__(self, runs: Sequence[StoredRun], metric: str | None) -> None:
+    def __init__(self, runs: Sequence[StoredRun], metric: str | None, control: str | None) -> None:
         self._runs = runs
         groups, notes = deduplicate_seeds(begun_groups(runs))
-        self._ranking = compare_groups(groups, metric)
+        self._ranking = compare_groups(groups, metric, control)
         self.notes = (*self._ranking.notes, *notes)
         """Remarks on runs that were left out or not evaluated, and on tests that cannot be made."""
         title = f"{pluralize(len(groups), 'experiment')}, {self._ranking.score}"
@@ -291,10 +294,10 @@ class RunComparison(Picture):
         """Return columns with an entry for each experiment, best first (`pandas.DataFrame(comparison.table())`).
 
         `low` and `high` are the 95 % interval of the mean over seeds. `p` is from the two-sided rank test against the
-        best experiment, with Holm's correction. `effect` is the probability that a seed has a higher score than a seed
-        of the best experiment (A of Vargha and Delaney). All four are NaN with too few seeds; `p` and `effect` are also
-        NaN for the best experiment, and without a test (`notes` has the reason). `p` is a little too small, because the
-        same scores choose the best experiment and test it.
+        reference, with Holm's correction. `effect` is the probability that a seed has a higher score than a seed of the
+        reference (A of Vargha and Delaney). All four are NaN with too few seeds; `p` and `effect` are also NaN for the
+        reference, and without a test (`notes` has the reason). Without a control, `p` is a little too small, because
+        the same scores choose the best experiment and test it. `failed` is the number of held-out episodes that failed.
         """
         rows = self._ranking.rows
         intervals = [row.interval or (np.nan, np.nan) for row in rows]
@@ -308,6 +311,7 @@ class RunComparison(Picture):
             "p": [np.nan if row.p is None else row.p for row in rows],
             "effect": [np.nan if row.effect is None else row.effect for row in rows],
             "best": [row.best for row in rows],
+            "failed": [row.failed for row in rows],
         }
 
     def curves(self, over: str = "generation", load: bool = False) -> Picture:

@@ -2,7 +2,6 @@
 
 import argparse
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -42,6 +41,8 @@ def _parser() -> Parser:
     final = "compare the experiments instead, by means, intervals, and a rank test against the best"
     kinds.add_argument("--final", action="store_true", help=final)
     add("--metric", metavar="NAME", help="with --final: compare means of this metric (env.metrics) instead of returns")
+    control = "with --final: test against this experiment, by its name in the table, instead of the best"
+    add("--control", metavar="NAME", help=control)
     kinds.add_argument("--network", action="store_true", help="draw the network of a champion instead")
     kinds.add_argument("--front", action="store_true", help="draw the fronts of runs of nsga2 instead")
     kinds.add_argument("--archive", action="store_true", help="draw the archive of a run of map-elites instead")
@@ -68,25 +69,28 @@ def _draw_curves(files: list[Path], output: Path, over: str, load: bool, prints_
     return all(run.complete for run in runs)
 
 
-def _draw_comparison(files: list[Path], output: Path, metric: str | None) -> None:
+def _draw_comparison(files: list[Path], output: Path, metric: str | None, control: str | None) -> None:
     """Draw and print a comparison of experiments. Raises InputError and RunError as `_draw_curves` does."""
-    found = comparison.compare_groups(_deduplicated(_read(files)[1]), metric)
+    found = comparison.compare_groups(_deduplicated(_read(files)[1]), metric, control)
     figures.save(figures.draw_comparison(found), output)
-    print(f"{found.score}:\n\n{_table(found.rows)}\n")
+    print(f"{found.score}:\n\n{_table(found)}\n")
     if any(row.interval for row in found.rows):
         print("95 % interval: of the mean over seeds (Student's t), cut at an extreme that several seeds reach")
     if any(row.p is not None for row in found.rows):
-        print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction;")
-        print("   it is a little too small, because the same scores choose the best")
-        print("A: how often a seed scores higher than a seed of the best (Vargha and Delaney); 0.5 if they are equal")
+        test = f"two-sided Mann-Whitney test against {found.reference} of the environment, with Holm's correction"
+        chosen = ";\n   it is a little too small, because the same scores choose the best" if control is None else ""
+        print(f"p: {test}{chosen}")
+        more = f"how often a seed scores higher than a seed of {found.reference}"
+        print(f"A: {more} (Vargha and Delaney); 0.5 if they are equal")
     for note in found.notes:
         print(note)
 
 
-def _table(rows: Sequence[comparison.Comparison]) -> str:
-    """Return the rows of a comparison as the text of a table with a header."""
-    tested = any(row.against_best for row in rows)
-    lines = [("experiment", "seeds", "mean", "95 % interval", "against the best" if tested else "")]
+def _table(ranking: comparison.Ranking) -> str:
+    """Return a comparison as the text of a table with a header."""
+    rows = ranking.rows
+    tested = any(row.against_reference for row in rows)
+    lines = [("experiment", "seeds", "mean", "95 % interval", f"against {ranking.reference}" if tested else "")]
     # If there are several environments, the name of each stands above its experiments, which are indented.
     for env in dict.fromkeys(row.env for row in rows):
         own = [row for row in rows if row.env == env]
@@ -163,8 +167,9 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     of_network = [*which_of(found).given, *(["traces"] if found.traces else [])]
     if of_network and not found.network:
         raise InputError(f"--{of_network[0]}", "--network with it, to draw a network", "no --network", "Add --network.")
-    if found.metric is not None and not found.final:
-        raise InputError("--metric", "--final with it, to compare experiments", "no --final", "Add --final.")
+    for name in ("metric", "control"):
+        if getattr(found, name) is not None and not found.final:
+            raise InputError(f"--{name}", "--final with it, to compare experiments", "no --final", "Add --final.")
     for name, given in (("-x/--over", found.over is not None), ("--load", found.load)):
         if given and (other := _kind_of_picture(found)):
             raise InputError(name, "a picture of curves with it", f"--{other}")
@@ -200,7 +205,7 @@ def _body(app: App, argv: list[str]) -> int:
         runs = [run for run in _read(arguments.files)[0] if run.num_generations]
         figures.save(figures.draw_front(runs) if arguments.front else figures.draw_archive(runs[0]), arguments.output)
     elif arguments.final:
-        _draw_comparison(arguments.files, arguments.output, arguments.metric)
+        _draw_comparison(arguments.files, arguments.output, arguments.metric, arguments.control)
     else:
         _draw_curves(arguments.files, arguments.output, arguments.over, arguments.load)
     print(shown(arguments.output))

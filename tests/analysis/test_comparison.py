@@ -209,17 +209,39 @@ def test_the_best_fitness_of_a_page_ignores_generations_that_failed():
 
 def test_equal_groups_share_the_first_place():
     first, second, third = compare_groups([group("a", [5.0] * 5), group("c", range(5)), group("b", [5.0] * 5)]).rows
-    assert (first.against_best, second.against_best) == ("equal", "equal")
+    assert (first.against_reference, second.against_reference) == ("equal", "equal")
     assert third.p is not None
-    assert [row.tied for row in (first, second, third)] == [True, True, False]
+    assert [row.role for row in (first, second, third)] == ["equal", "equal", ""]
     assert [row.best for row in (first, second, third)] == [True, True, False]
+
+
+def test_groups_are_tested_against_a_control():
+    """The middle group is the control: the better and the worse group are tested, and the scores choose nothing."""
+    named = [("low", range(5)), ("control", range(6, 11)), ("high", range(20, 25))]
+    groups = [group(f"{env}, {name}", scores, env) for env in ("Acrobot-v1", "CartPole-v1") for name, scores in named]
+    found = compare_groups(groups, control="control")
+    assert found.reference == "the control"
+    for env in range(2):
+        high, control, low = found.rows[3 * env : 3 * env + 3]
+        texts = [row.against_reference for row in (high, control, low)]
+        assert texts == ["p = 0.016, A = 1.00", "control", "p = 0.016, A = 0.00"]
+        assert [row.best for row in (high, control, low)] == [True, False, False]
+    few = compare_groups([group("a", [1.0]), group("b", [2.0])], control="a")
+    assert [row.against_reference for row in few.rows] == ["", "control"]
+    assert "too few seeds for a significant difference from the control" in few.notes[0]
+    with pytest.raises(
+        InputError, match=r"control: expected an experiment of Acrobot-v1 by its name \(low; control; high"
+    ):
+        compare_groups(groups, control="contrl")
+    with pytest.raises(InputError, match="of CartPole-v1 by its name"):  # which has another name there
+        compare_groups([*groups[:3], *groups[3:4]], control="control")
 
 
 def test_one_seed_has_no_interval_and_no_test():
     found = compare_groups([group("a", [1.0]), group("b", [2.0])])
     best, other = found.rows
-    assert (best.label, best.interval, best.p, best.against_best) == ("b", None, None, "best")
-    assert (other.interval, other.p, other.against_best) == (None, None, "")
+    assert (best.label, best.interval, best.p, best.against_reference) == ("b", None, None, "best")
+    assert (other.interval, other.p, other.against_reference) == (None, None, "")
     (note,) = found.notes
     assert "4 seeds" in note
 
@@ -234,7 +256,7 @@ def test_the_best_comes_first_and_tests_stay_within_an_environment():
         ]
     ).rows
     assert [each.label for each in found] == ["high", "middle", "low", "other"]
-    assert [each.against_best for each in found] == ["best", "p = 0.016, A = 0.02", "p = 0.016, A = 0.00", ""]
+    assert [each.against_reference for each in found] == ["best", "p = 0.016, A = 0.02", "p = 0.016, A = 0.00", ""]
     assert found[2].p == pytest.approx(2 * 2 / 252)  # of two tests
 
 
@@ -278,7 +300,7 @@ def test_fitness_of_several_kinds_is_not_compared_without_a_word():
 
 def test_a_test_that_cannot_be_significant_is_not_made():
     found = compare_groups([group(name, range(n, n + 3)) for n, name in enumerate("abcdef")])
-    assert [(each.p, each.against_best) for each in found.rows] == [(None, "best")] + [(None, "")] * 5
+    assert [(each.p, each.against_reference) for each in found.rows] == [(None, "best")] + [(None, "")] * 5
     (note,) = found.notes  # said once
     assert "5 seeds" in note
 
@@ -389,7 +411,7 @@ def test_equal_scores_are_no_easier_to_tell_apart_than_others():
     assert statistics.rank_test(np.array(full), np.array(none)) == pytest.approx(0.1)
     assert statistics.rank_test(np.array(full), np.array(full)) == 1
     found = compare_groups([group("a", range(5)), group("b", range(5)), group("c", range(10, 15))]).rows
-    assert [each.against_best for each in found] == ["best", "p = 0.016, A = 0.00", "p = 0.016, A = 0.00"]
+    assert [each.against_reference for each in found] == ["best", "p = 0.016, A = 0.00", "p = 0.016, A = 0.00"]
 
 
 def test_runs_whose_held_out_evaluation_differs_are_another_group():
@@ -481,7 +503,9 @@ def test_with_failed_held_out_episodes_no_group_is_the_best():
     failing = replace(failing, runs=(replace(first, held_out=returns), *others))
     found = compare_groups([whole, failing])
     assert [(row.label, row.best, row.p) for row in found.rows] == [("failing", False, None), ("whole", False, None)]
-    assert "CartPole-v1: held-out episodes failed, so no experiment counts as the best." in found.notes
+    said = "CartPole-v1: held-out episodes failed, so the experiments are not tested, and none counts as the best."
+    assert said in found.notes
+    assert {row.label: row.failed for row in found.rows} == {whole.label: 0, failing.label: 1}
 
 
 def test_groups_of_different_tasks_are_not_tested():
@@ -505,7 +529,7 @@ def test_a_group_without_scores_is_not_the_best():
     failed = replace(run(0, np.nan), held_out=None)
     groups = [RunGroup(label, Config(), (failed,)) for label in ("a", "b")]
     found = compare_groups(groups)
-    assert [(row.best, row.against_best) for row in found.rows] == [(False, "")] * 2
+    assert [(row.best, row.against_reference) for row in found.rows] == [(False, "")] * 2
     assert comparison_table(found, groups).columns[-1][0] == "95 % interval"
     assert conclude(groups, [], ["", ""]) == ["CartPole-v1: none of 2 experiments has a score."]
 

@@ -227,6 +227,13 @@ def test_experiments_are_compared(call, absent, runs, tmp_path):
     assert again.out.replace("again.svg", "final.svg") == done.out
     left_out = f"left out: copy.h5 (equal to {files[0]}); {files[1]} (equal to {files[1]})"
     assert again.err == f"evolve.plot: a seed counts once, so these are {left_out}\n"
+    against = call("plot", *files, "--final", "--control", "survivors 6").ok()
+    assert against.out.splitlines()[2].endswith("against the control")
+    assert sum(line.endswith("  control") for line in against.out.splitlines()) == 1
+    call("plot", *files, "--final", "--control", "survivors 5").refused(
+        "control (--control): expected an experiment of CartPole-v1 by its name (survivors 4; survivors 6), got 'survivors 5'"
+    )
+    call("plot", *files, "--control", "survivors 6").refused("--control: expected --final with it")
 
 
 def test_networks_without_traces_have_none_to_draw(call, tmp_path):

@@ -25,7 +25,7 @@ from evolve.training import config_of, reload_policy
 _NAME_CHARACTERS = 34  # in one line of a group's name
 _NOTE_CHARACTERS = 118  # in one line of a note
 # The header of each column of numbers beside a panel, and its least width in inches.
-_COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against the best", 1.05))
+_COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against {}", 1.05))  # {}: the reference of the ranking
 _DIGIT = 0.076  # the width of a digit in a column, in inches
 _MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 41
@@ -63,11 +63,11 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     columns = zip(*map(_cells, ranking.rows), strict=True)
     longest = [max(map(len, texts)) for texts in columns]
     widths = [max(width, 0.2 + _DIGIT * n) for (_, width), n in zip(_COLUMNS, longest, strict=True)]
-    # The last column is left out if no row is compared with the best.
+    # The last column is left out if no row is compared with the reference.
     right_edges = np.cumsum(widths if longest[2] else widths[:2]).tolist()
     # Draw the panels, and write the notes below and the title above them.
     for panel, facet in zip(panels, facets, strict=True):
-        _draw_facet(panel, facet, [names[row.label] for row in facet], right_edges)
+        _draw_facet(panel, facet, [names[row.label] for row in facet], right_edges, ranking.reference)
         if len(facets) > 1:
             panel.set_title(sanitize(facet[0].env))
     panels[-1].set_xlabel(ranking.score)
@@ -81,11 +81,13 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
 
 def _cells(row: Comparison) -> tuple[str, str, str]:
     """Return the texts of a row in the columns of numbers."""
-    _, mean, interval, against_best = row.cells
-    return mean.replace("-", "−"), interval.replace("-", "−"), against_best
+    _, mean, interval, against_reference = row.cells
+    return mean.replace("-", "−"), interval.replace("-", "−"), against_reference
 
 
-def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str], right_edges: Sequence[float]) -> None:
+def _draw_facet(
+    panel: Any, rows: Sequence[Comparison], names: Sequence[str], right_edges: Sequence[float], reference: str
+) -> None:
     """Draw the groups of one environment.
 
     right_edges: the right edges of the columns of numbers, in inches from the panel.
@@ -106,7 +108,7 @@ def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str], ri
     panel.grid(False, axis="y")
     panel.tick_params(axis="y", length=0)
     for n, right_edge in enumerate(right_edges):
-        _write(panel, _COLUMNS[n][0], -0.5, right_edge, "bottom", FAINT)
+        _write(panel, _COLUMNS[n][0].format(reference), -0.5, right_edge, "bottom", FAINT)
         for y, row in enumerate(rows):
             _write(panel, _cells(row)[n], y, right_edge, "center", INK)
 

@@ -115,8 +115,8 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
     if not len(best.scores):
         return f"{best.env}: none of {len(groups)} experiments has a score."
     played = "on held-out episodes" if evaluated else "in training, as no champion has a held-out return"
-    if best.tied:
-        equals = " and ".join(row.name for row in ranking.rows if row.tied)
+    if best.role == "equal":
+        equals = " and ".join(row.name for row in ranking.rows if row.role)
         same = f"are equally good, with a mean of {number(best.mean)} {played}"
         return f"{best.env}: of {len(groups)} experiments {equals} {same}."
     mean = f"a mean of {number(best.mean)} over {pluralize(len(best.scores), 'seed')}"
@@ -129,8 +129,8 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
         why = "the difference was not tested" if can_differ else "there are too few seeds for a significant difference"
         return f"{text} {played}; {why}."
     if second.p > 0.05:
-        return f"{text} {played}; {second.against_best}, so chance may be the reason."
-    return f"{text} {played} ({second.against_best})."
+        return f"{text} {played}; {second.against_reference}, so chance may be the reason."
+    return f"{text} {played} ({second.against_reference})."
 
 
 def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
@@ -293,11 +293,12 @@ def _mean(found: Evaluation) -> str:
 
 def comparison_table(ranking: Ranking, groups: Sequence[RunGroup]) -> ReportTable:
     """Return a comparison of groups as a table, with the means of their metrics."""
-    columns = (("experiment", "name"), *_number_columns("seeds", "mean", "95 % interval", "against the best"))
-    # The last cell of a row is `against_best`, which gets a dash if it is empty.
-    texts = [(sanitize(row.label), *row.cells[:-1], row.against_best or "–") for row in ranking.rows]
-    # The last column is left out if no row is compared with the best.
-    shown = len(columns) if any(row.against_best for row in ranking.rows) else len(columns) - 1
+    names = ("seeds", "mean", "95 % interval", f"against {ranking.reference}")
+    columns = (("experiment", "name"), *_number_columns(*names))
+    # The last cell of a row is `against_reference`, which gets a dash if it is empty.
+    texts = [(sanitize(row.label), *row.cells[:-1], row.against_reference or "–") for row in ranking.rows]
+    # The last column is left out if no row is compared with the reference.
+    shown = len(columns) if any(row.against_reference for row in ranking.rows) else len(columns) - 1
     evaluations = {group.label: [found for found in map(evaluation_of, group.runs) if found] for group in groups}
     metrics, means = _metric_columns([evaluations[row.label] for row in ranking.rows])
     rows = tuple((*text[:shown], *own) for text, own in zip(texts, means, strict=True))
