@@ -261,6 +261,13 @@ def install_command(extra: str) -> str:
     return f"pip install -e {shlex.quote(f'{clone}[{extra}]')}"
 
 
+def how_to_build() -> str:
+    """Return a sentence that advises to build the native kernels of this installation again."""
+    if _is_clone(SOURCE):
+        return f"Build it again: pip install -e {shlex.quote(str(SOURCE))}."
+    return f"Build it again: pip install --force-reinstall --no-deps with the source of {DISTRIBUTION}."
+
+
 def how_to_install(extra: str) -> str:
     """Return a sentence that advises to install an extra."""
     return f"Install it: {install_command(extra)}."

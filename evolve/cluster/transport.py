@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.cluster.watchdog import CoordinatorWatch, HostWatch
+from evolve.store.disk import process_exists
 
 Buffer = NDArray[np.uint8]
 
@@ -192,7 +193,7 @@ class Transport:
 
     def _find_vanished(self) -> None:
         """Mark ranks dead that have no process now, and had none at the last call."""
-        vanished = {rank for rank, pid in self.neighbours.items() if not exists(pid)}
+        vanished = {rank for rank, pid in self.neighbours.items() if not process_exists(pid)}
         if self.host_watch is not None:
             vanished |= self.host_watch.ended
         vanished -= self.gone
@@ -283,17 +284,6 @@ class Transport:
             if not self.tolerant:
                 raise
             self._asked_at = 0.0  # the receiver died: `find_lost` asks which, and drops the message
-
-
-def exists(pid: int) -> bool:
-    """Return whether a process of this number exists on this host."""
-    try:
-        os.kill(pid, 0)  # sends no signal
-    except ProcessLookupError:
-        return False
-    except OSError:  # a process of another user
-        pass
-    return True
 
 
 def uninitialized_mpi() -> Any:

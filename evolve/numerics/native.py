@@ -10,7 +10,6 @@ import hashlib
 import math
 import os
 import resource
-import shlex
 import sysconfig
 import threading
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evolve.errors import InputError, RunError, Setting
+from evolve.errors import InputError, RunError, Setting, how_to_build
 from evolve.numerics.device import device
 from evolve.shapes import Float32, Slots, UInt64, ceil_div
 
@@ -55,16 +54,16 @@ def load_library() -> ctypes.CDLL | None:
     except OSError as error:
         if not path().exists():
             return None
-        cure = f"{_how_to_build()} Or delete it: NumPy computes the same bits, and is slower."
+        cure = f"{how_to_build()} Or delete it: NumPy computes the same bits, and is slower."
         raise RunError(f"native kernels: expected a library that this system can load, got {error}. {cure}") from None
     built_from, present = _text(library, "sources"), header_fingerprint()
     if present and built_from != present:
         got = f"got a library of other headers ({built_from or 'without a fingerprint'})"
         expected = f"expected a library of the headers beside it ({present})"
-        raise RunError(f"native kernels: {expected}, {got}. {_how_to_build()}")
+        raise RunError(f"native kernels: {expected}, {got}. {how_to_build()}")
     if "; fast-math" in _text(library, "build"):
         expected = "expected a build without -ffast-math, which changes bits"
-        raise RunError(f"native kernels: {expected}, got one with it. Remove it from CFLAGS. {_how_to_build()}")
+        raise RunError(f"native kernels: {expected}, got one with it. Remove it from CFLAGS. {how_to_build()}")
     return library
 
 
@@ -110,17 +109,13 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     return _bound(library, name, tuple(arguments), returns)
 
 
-def _how_to_build() -> str:
-    return f"Build it again: pip install -e {shlex.quote(str(Path(__file__).parents[2]))}."
-
-
 @cache
 def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns: Any) -> Any:
     try:
         function = library[f"evolve_{name}"]  # a new object, whose types no other caller changes
     except AttributeError:
         missing = f"native kernels: expected a library with evolve_{name}, got one that was built without it"
-        raise RunError(f"{missing}. {_how_to_build()}") from None
+        raise RunError(f"{missing}. {how_to_build()}") from None
     function.argtypes = arguments
     function.restype = returns
     return function

@@ -290,12 +290,26 @@ def _locked_error(path: Path, descriptor: int) -> InputError:
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another "
     number = re.fullmatch(rf"process (\d+) on {re.escape(socket.gethostname())}", holder)
-    if number is not None and _has_started(int(number[1])):
+    # A process of another user could lock a file that a killed process has left, but not write its own name into it.
+    if number is not None and not process_exists(int(number[1])):
+        holder = "another process"
+    elif number is not None and _has_started(int(number[1])):
         open_iterator = "close the iterator of evolve.iterate, or wait for its thread"
         cure = f"This script has started that run: {open_iterator}, or choose another "
     got = f"{path}, which {holder} is writing"
     another = Setting("output.directory")
     return InputError("output.directory", "a run file that is not being written", got, cure, another, ".")
+
+
+def process_exists(pid: int) -> bool:
+    """Return whether a process of this number exists on this host."""
+    try:
+        os.kill(pid, 0)  # sends no signal
+    except ProcessLookupError:
+        return False
+    except OSError:  # a process of another user
+        pass
+    return True
 
 
 def _has_started(pid: int) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -353,6 +354,12 @@ def test_a_file_is_unlocked_if_no_process_writes_it(tmp_path, monkeypatch):
         store.check_unlocked(path)
     with pytest.raises(InputError, match="is writing"):
         Lock(path)
+    # A lock that a killed process has left may be held by another user, who cannot write into the file.
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    path.with_name(f".{path.name}.lock").write_text(f"process {ended.pid} on {socket.gethostname()}")
+    with pytest.raises(InputError, match="which another process is writing"):
+        store.check_unlocked(path)
     lock.release()
     store.check_unlocked(path)
 
