@@ -120,8 +120,8 @@ class Sweep(Sequence[Run]):
         # A point without a held-out mean has NaN, and comes last.
         for cells in sorted(means, key=lambda cells: np.nan_to_num(means[cells], nan=-np.inf), reverse=True):
             scores = by_point[cells]
-            of_seeds = between((min(scores), max(scores))) if len(scores) > 1 else ""
-            rows.append((*cells, number(means[cells]), of_seeds))
+            range_of_seeds = between((min(scores), max(scores))) if len(scores) > 1 else ""
+            rows.append((*cells, number(means[cells]), range_of_seeds))
         seeds = pluralize(len({run.seed for run in self.runs}), "seed")
         title = f"{pluralize(len(self), 'run')}, {seeds}"
         return html_rows(title, (*self.points[0], "held-out mean", "of seeds"), rows)
@@ -215,7 +215,7 @@ def train(
             see(given, generations)
         # The run keeps the path as the caller gave it, which may be relative.
         return Run(replace(store.read(file), path=given.path))
-    # No ranks were started, so this process plays, or the ranks on which a launcher started the script.
+    # No ranks were started. The script's own ranks play: this process, or the ranks that a launcher started.
     ranks = script_ranks()
 
     def work(coordinator: Coordinator) -> bytes:
@@ -273,7 +273,7 @@ def sweep(
 
     Raises:
         InputError: A setting is wrong, or a run file contradicts its experiment, checked before the first run begins.
-        EpisodeError: An episode failed. The other runs were evolved before; the error is the first one.
+        EpisodeError: An episode failed. The first such error is raised after all other runs have been evolved.
         RunError: A rank cannot go on.
     """
     check_not_importing()

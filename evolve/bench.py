@@ -1,4 +1,4 @@
-"""python -m evolve.bench: speed, as a ratio to bare environments; see evolve.cli.bench."""
+"""python -m evolve.bench: speed, relative to environments without networks and MPI; see evolve.cli.bench."""
 
 if __name__ == "__main__":
     from evolve.cli import start

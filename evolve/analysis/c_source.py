@@ -4,9 +4,9 @@ The file contains the engine's own code: the headers of the network's kernel, co
 time). It also contains the network's arrays. Traces, cells and plastic weights are updated in C, too. `policy.c` is the
 template of the file.
 
-`RecordedArrays` finds the arrays. The network makes a batch of one slot. The batch requests its arrays from
-`RecordedArrays`, as it otherwise does from a back end, and gets a number for each array in place of an address. The
-structure, which is the first argument of the kernel, refers to the arrays by these numbers.
+`RecordedArrays` takes the place of a back end, to find these arrays. The network makes a batch of one slot, and the
+batch requests its arrays from `RecordedArrays`. For each array it gets a number instead of an address. The kernel's
+first argument, a structure, then has these numbers in the fields for addresses.
 """
 
 import ctypes
@@ -140,8 +140,8 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     # environment seed: take seed 0.
     seeds = np.zeros(1, np.int64)
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
-    # The C file stores as constants the arrays that the kernel only reads, the start values of other arrays unless all
-    # are zero, and the normalizer. So an array of `state` is also in `constants` if it has such start values.
+    # The C file has three kinds of constants: arrays that the kernel only reads, start values that are not all zero,
+    # and the normalizer. So an array of `state` with such start values is in both lists.
     constants = [array for array in arrays.made if array.constant or array.start.any()]
     state = [array for array in arrays.made if not array.constant]
     # The structure has the addresses of the arrays, so C needs the arrays first.
@@ -153,8 +153,8 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     if normalizer is not None:
         num_bytes += normalizer.nbytes
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        # The title must be one line. With a line break between `*\` and `/`, the title would end the comment, because
-        # C first joins lines that end with a backslash.
+        # The title must be one line. C joins a line that ends with a backslash and the next line, so `*\`, a line break
+        # and `/` would end the comment.
         title=sanitize(title).replace("*/", "* /"),
         spaces="\n".join(f" * {line.replace('*/', '* /')}" for line in describe_spaces(experiment)),
         version=evolve.__version__,
@@ -176,7 +176,8 @@ def describe_spaces(experiment: Experiment) -> list[str]:
     spaces, scale = experiment.spaces, experiment.config.env.action_scale
     lines = []
     first = 0
-    # The parts of the observation. The template explains an observation without parts, but not how an image is scaled.
+    # The parts of the observation. The template explains an observation without parts, so such an observation has a
+    # line only if its numbers are divided, as in an image.
     for name, space in _parts("observation", spaces.observation):
         size, _ = observation_encoder(space)
         divisor = divisor_of(space)
@@ -239,7 +240,7 @@ def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
         number = name if size == len(rows) else f"number {place - first} of {name}"
         stretched = "output" if half == 1 else f"{half:.9g} * output"
         value = f"{centre:.9g} + {stretched}" if centre else stretched
-        # An output is in [-1, 1], so limits at the ends of this range need no words.
+        # An output is in [-1, 1], so the value is in centre ± half. Limits equal to this range need no words.
         limits = "" if (floor, ceiling) == (centre - half, centre + half) else f", in [{floor:.9g}, {ceiling:.9g}]"
         rounded = ", rounded to whole numbers" if is_rounded(space) else ""
         lines.append(f"{_range('output', place, size)}: {number} is {value}{limits}{rounded}")
@@ -270,8 +271,7 @@ def _inlined(header: str, seen: set[str]) -> str:
 def without_cuda(text: str) -> str:
     """Return a header without the parts that only a CUDA compiler sees."""
     kept: list[str] = []
-    # For each #if without its #endif so far: whether a host compiler sees the present lines; None if the #if does not
-    # test for CUDA.
+    # For each open #if: whether a host compiler sees its present branch; None if the #if does not test for CUDA.
     stack: list[bool | None] = []
     for line in text.splitlines():
         words = line.split()

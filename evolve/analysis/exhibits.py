@@ -1,7 +1,7 @@
 """Pictures, films, pages and comparisons of runs. A notebook shows these objects, and a script saves them.
 
-They belong to the Python interface. The packages `figures`, `video` and `html` draw. They import matplotlib, PyAV and
-Jinja2 when an exhibit is made.
+The objects belong to the Python interface. The packages `figures`, `video` and `html` make their content, and import
+matplotlib, PyAV and Jinja2 when an exhibit is made.
 """
 
 from collections.abc import Callable, Sequence
@@ -166,7 +166,7 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
     if not (isinstance(over, str) and over in figures.AXES):
         raise InputError("over", " or ".join(map(repr, figures.AXES)), over)
     groups = begun_groups(runs)
-    # Equal runs of several machines differ in their time.
+    # Runs of a seed on several machines differ in time and load, so each machine then has a group of its own.
     groups = deduplicate_seeds(by_machine(groups) if over == "time" or load else groups)[0]
     return Picture(figures.draw_curves(groups, over, load=load), f"fitness over {figures.AXES[over]}")
 
@@ -214,7 +214,7 @@ def film(
         raise InputError("seconds", "a time above 0", repr(seconds))
     if episode is not None:
         episode = check_whole("episode", episode, 0)
-    # Look for everything that may be missing before an episode is played.
+    # Before an episode is played, check that nothing that a film needs is missing.
     environments.draw_without_display()
     video.check_library()
     drawable, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool
@@ -239,8 +239,8 @@ def film(
             description = f"episode {episode}"
         subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
         # The titles of several champions share one line, so leave out an episode that the caller did not choose.
-        # With a remark, the film shows other episodes of Gymnasium. The description of the chosen episode would then
-        # be wrong, so the remark replaces it.
+        # With a remark, the film shows an episode of Gymnasium, not the chosen episode of EnvPool. So the remark
+        # replaces the description.
         leaves_out = len(genomes) > 1 and episode is None and not remark
         about = "" if leaves_out else f", {remark or description}"
         titles.append(f"{champion.title}{about}{changed}")
@@ -315,7 +315,7 @@ class RunComparison(Picture):
         }
 
     def curves(self, over: str = "generation", load: bool = False) -> Picture:
-        """Return the curves of the experiments in one picture. The arguments are the same as of `Run.plot`."""
+        """Return the curves of the experiments in one picture. For the arguments see `Run.plot`."""
         return plot(self._runs, over, load)
 
     def report(self, quick: bool = False) -> Page:

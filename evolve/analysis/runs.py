@@ -203,7 +203,7 @@ class _EvolvedFile:
         experiment = self._reloaded(**changes)
         if workers is not None:
             work = Work(arguments.get("episodes"), threads=num_threads(experiment.config))
-            # The ranks read the file again. They refuse a file that has changed, which the digest shows.
+            # The ranks read the file again. They compare its digest, and refuse a file that has changed.
             request = {"path": self._absolute, "digest": self._stored.digest, "method": method}
             request = plain(request | {"changes": changes, "arguments": arguments})
             answer = call_elsewhere(workers, work, f"{__name__}:play_for_script", request)
@@ -341,13 +341,13 @@ class _EvolvedFile:
 
     def _reloaded(self, threads: int | str = "auto", **changes: Any) -> Experiment:
         """Return the experiment with changes, see `training.reload`; without changes, the cached `experiment`."""
-        # A change that is None, empty or False (`trains`) changes nothing.
+        # A change that is None or empty changes nothing, and neither does `trains=False`.
         if threads == "auto" and all(value in (None, {}, False) for value in changes.values()):
             return self.experiment
         return training.reload(self._stored, threads=threads, **changes)
 
     def _check_champion(self) -> None:
-        """Raise InputError if there is no champion yet. A champion file always has a champion."""
+        """Raise InputError if a run has no champion yet, see `Run`. A champion file always has one."""
 
 
 class ChampionFile(_EvolvedFile):
@@ -388,7 +388,7 @@ class Run(_EvolvedFile):
     def verify_against(self, other: "Run | str | Path") -> Verdict:
         """Return whether another run has the same bits, and if not, the first difference.
 
-        Only an episode that differs is played again. Raises RunError if no run has a complete generation.
+        Only an episode that differs is played again. Raises RunError if neither run has a complete generation.
 
         other: A run, or the path of a run file.
         """
@@ -468,9 +468,9 @@ class Run(_EvolvedFile):
     def environment(self, generation: int | None = None, episode: int = 0, render_mode: str | None = None) -> Any:
         """Return the environment of an episode as an object of Gymnasium, for a loop or a recorder of your own.
 
-        It has the arguments, also drawn ones, the wrappers and the step limit of the episode; see `environment_kwargs`
-        for the arguments. Reset it with the seed of the episode. If the run has the engine "exact", Gymnasium's
-        environment of the same name plays equal episodes only if its task has rigid bodies.
+        It has the wrappers, the step limit and the arguments of the episode, see `environment_kwargs`. Reset it with
+        the seed of the episode. If the run has the engine "exact", this is Gymnasium's environment of the same name. It
+        plays equal episodes only for tasks with rigid bodies: walkers and landers.
 
         Raises InputError if Gymnasium cannot make the environment, or for the engine "envpool".
         """
@@ -479,7 +479,7 @@ class Run(_EvolvedFile):
         return environments.gymnasium_environment(options.model_copy(update={"kwargs": options.kwargs | shown}))
 
     def _options_of(self, generation: int | None, episode: int) -> EnvOptions:
-        """Return the options of the environment of an episode, with drawn arguments among `kwargs`."""
+        """Return the options of an episode's environment; `kwargs` includes the values that `env.randomize` draws."""
         if generation is not None:
             generation = check_whole("generation", generation, 0)
         chosen, seed = self._episode(generation, episode)

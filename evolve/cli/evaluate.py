@@ -1,8 +1,8 @@
 """evolve evaluate: play held-out episodes with a run's champion, and print their returns.
 
-A larger evaluation begins with the episodes of a smaller one. The run file stores the returns of the final champion in
-the unchanged environment with the unchanged network, unless the file has as large an evaluation, cannot be written, or
-is being written by another process.
+A larger evaluation begins with the same episodes as a smaller one. The run file stores the returns of the final
+champion in the unchanged environment with the unchanged network, unless the file already has as many returns, cannot be
+written, or is being written by another process.
 """
 
 import argparse
@@ -110,7 +110,7 @@ def _as_text(title: str, evaluated: store.HeldOut) -> str:
 def _as_json(
     run: store.Stored, options: argparse.Namespace, experiment: training.Experiment, evaluated: store.HeldOut
 ) -> str:
-    """Return an evaluation as JSON, with null for numbers of failed episodes, and for metrics that are not finite."""
+    """Return an evaluation as JSON. A return or metric is null if its episode failed or the metric is not finite."""
     played = np.isfinite(evaluated.returns)
 
     def numbers(values: NDArray[Any]) -> list[Any]:
@@ -151,7 +151,7 @@ def _body(app: App, argv: list[str]) -> int:
     own_env = training.config_of(run).env  # the environment of the run
     changes = changes_of(options).without(own_env)
     unstored = _why_not_stored(run, changes, which)
-    # The file is locked before the evaluation, so that no work is lost if another process is writing it.
+    # Lock the file before the evaluation. If another process is writing it, the error then comes before the work.
     with closing(store.reopen(run.path)) if unstored is None else nullcontext() as file:
         if file is not None and file.num_generations != run.num_generations:  # another process has just written it
             raise RunError(f"{run.path} has more generations than when it was read. ", "Evaluate it again.")

@@ -1,4 +1,4 @@
-"""evolve replay: play episodes of a run again, in this process alone, and compare them with the log.
+"""evolve replay: play episodes of a run again, in this process alone, and compare them with the log in its file.
 
 The episodes can be filmed, or watched in a window. The film and the window do not change an episode.
 """
@@ -28,7 +28,7 @@ from evolve.verification.playing import environment_of, environment_seed
 def _parser() -> Parser:
     parser = Parser(
         "evolve.replay",
-        "Play episodes of a run again. Exit 0: each return that the log has is equal to the bit.",
+        "Play episodes of a run again. Exit 0: each return equals the log to the bit, if the log has it.",
         "evolve replay runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "evolve replay seed-0.h5 --generation 3 --candidate 17 --episode 2",
         "evolve replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",
@@ -41,7 +41,7 @@ def _parser() -> Parser:
     which.add_argument("--generation", type=int, metavar="G", help=one)
     several = "the champions of several complete generations, one after another: 0,10,50,last"
     which.add_argument("--generations", metavar="G,G,…", help=several)
-    candidate = "the candidate (default: the champion); needs stored genomes, or generation 0 or the next generation"
+    candidate = "the candidate (default: the champion); others need stored genomes, generation 0 or the next generation"
     add("--candidate", type=int, metavar="P", help=candidate)
     parser.add_front_and_archive()
     add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
@@ -106,7 +106,7 @@ def _unlogged(run: store.Stored, chosen: Episode) -> str:
         return f"the log has no such {chosen.purpose.title} episode of this genome"
     if chosen.generation < run.num_generations:
         return "nothing in the log: the candidate had left the race before this episode"
-    asked = f"candidate {chosen.candidate} is as the strategy will ask for it"
+    asked = f"candidate {chosen.candidate} has the genome that the strategy will ask for"
     return f"nothing in the log: generation {chosen.generation} is not complete yet, and {asked}"
 
 
@@ -115,7 +115,7 @@ def _compare(
 ) -> str | None:
     """Print the return of an episode, and compare it with the log.
 
-    Return the difference in words; None without a difference, and if nothing was compared.
+    Return the difference in words; None if there is no difference, or if nothing was compared.
 
     why_not: The reason not to compare; empty if the episode belongs to the run.
     """
@@ -161,7 +161,7 @@ def _play_all(
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     options.mode, options.stop = _check(options), app.stop
-    app.stop.plays = True  # this process plays, so an environment may replace the handlers of signals
+    app.stop.plays = True  # restores handlers of signals that an environment of this process replaces
     run = store.read_any(store.one_run_file(options.file))
     changes = changes_of(options).without(config_of(run).env)
     experiment = reload(run, changes.env, changes.network)

@@ -57,7 +57,7 @@ class Request(NamedTuple):
         dry_run: Whether the runs are only described.
         report: Whether to write a page about all runs when they have ended.
         tensorboard: The directory of event files for TensorBoard, if any.
-        workers: The value of --workers, a number or "auto"; None without the option, and in the ranks that it started.
+        workers: The value of --workers, a number or "auto"; None without the option, and in the ranks started by it.
     """
 
     configs: list[Config]
@@ -138,7 +138,7 @@ def load(argv: list[str]) -> Request:
     if flags["overwrite"] and flags["resume"]:
         raise InputError("--overwrite", "no --resume with it: one replaces run files, the other continues them", "both")
     # EXPERIMENT may name a TOML file, or a run file to resume. A wrong name is refused with a cure.
-    path = Path(name or "sweep")  # its stem names a sweep; a sweep by --set alone has no file
+    path = Path(name or "sweep")  # a sweep has the name of its file, or "sweep" if only --set describes it
     if path.suffix == ".champion":
         cure = "A champion cannot be resumed; use it with evolve.evaluate, evolve.replay or --start-from."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a champion file", cure)
@@ -167,7 +167,7 @@ def load(argv: list[str]) -> Request:
     try:
         configs = documents.experiments(table, path.stem)
     except InputError as error:
-        if file and stored:  # if the network or the strategy is another one, this raises a clearer error
+        if file and stored:  # raises a clearer error if flags name another network or strategy than the run file
             resume.check_same_names(table, stored, file)
         raise _with_cure(error, path, in_file, table) from None
     if file and stored:
@@ -179,7 +179,7 @@ def load(argv: list[str]) -> Request:
 
 
 def _with_cure(error: InputError, path: Path, in_file: Table, table: Table) -> InputError:
-    """Return an error, with a cure if a setting in the file does not fit a name that flags have chosen.
+    """Return an error, with a cure if flags chose another network or strategy, which lacks a setting in the file.
 
     in_file: The sections of the file. table: The same with the flags.
     """
@@ -196,7 +196,7 @@ def _with_cure(error: InputError, path: Path, in_file: Table, table: Table) -> I
 
 def _print_settings(configs: list[Config]) -> None:
     if len(configs) > 1:
-        cure = "Give each setting of the sweep one value by --set, a table as --set 'network={name=\"mlp\"}'."
+        cure = "Give each setting of the sweep one value by --set. Give a table as --set 'network={name=\"mlp\"}'."
         raise InputError("--settings", "one experiment", f"a sweep of {len(configs)}", cure)
     config = configs[0]
     print(annotated_toml(config, environments.kwargs_model(config.env)), flush=True)
@@ -205,7 +205,7 @@ def _print_settings(configs: list[Config]) -> None:
 def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
     """Return the text of a dry run. processes: The processes that would play the episodes, in words."""
     lines = ["Dry run: nothing is written."]
-    # `plan_runs` gives one experiment to all its runs that begin with the same genome.
+    # Runs of an experiment that begin with the same genome share one object (`plan_runs`), so group by the object.
     for _, runs in groupby(previews, key=lambda each: id(each.run.experiment)):
         lines += ["", *_describe_experiment(list(runs))]
     total = _quantity(sum((each.size for each in previews), start=plan.RunSize(0, 0)))

@@ -40,7 +40,7 @@ _PASSED = (
     "MPI4PY_LIBMPI",
 )  # fmt: skip
 _PASSED_GROUPS = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
-"""Open MPI must pass these variables, and variables with these prefixes, to ranks on other hosts."""
+"""Open MPI must pass variables with these prefixes, and the variables in `_PASSED`, to ranks on other hosts."""
 MPI_PROBE = """
 import json, sys
 import mpi4py
@@ -75,7 +75,7 @@ class Host:
             return True
         with suppress(OSError, UnicodeError):  # UnicodeError: a name with an empty or too long part
             address = socket.gethostbyname(self.name)
-            # A host may give its own name a loopback address.
+            # On the host itself, its name may resolve to a loopback address.
             return address.startswith("127.") or address in own_addresses()
         return False
 
@@ -323,8 +323,8 @@ class Launcher:
 
     def more_ranks_than_cores(self) -> list[str]:
         """Return the options that allow more ranks than cores, and leave the placement to the system."""
-        # By default, Open MPI refuses more ranks than cores. Open MPI and Intel MPI bind the ranks of two jobs to the
-        # same cores.
+        # By default, Open MPI refuses more ranks than cores. Also by default, Open MPI and Intel MPI bind ranks to
+        # cores, and two jobs on one machine get the same cores.
         if self.is_open_mpi:
             return ["--oversubscribe", "--bind-to", "none"]
         user_pins = any(name.startswith("I_MPI_PIN") for name in os.environ)

@@ -34,7 +34,7 @@ class Evaluation:
     """The evaluation of a batch of N episodes. Items are the indices of episodes in the batch.
 
     Attributes:
-        spec: The experiment to which the batch belongs.
+        spec: The settings of the rollouts that play the batch.
         batch: The episodes.
         hosts: The name of the host of each rank.
         serial: The number of the job.
@@ -57,13 +57,13 @@ class Evaluation:
     """Whether items may take unequal times."""
 
     def __post_init__(self) -> None:
-        # After the seconds of `patience`, a worker that hangs prints a traceback. Rank 0 waits one more second for it.
+        # A worker that hangs prints a traceback after `patience(…)` seconds. Rank 0 waits one second longer.
         self.patience = patience(self.spec.max_episode_seconds) + 1.0
         """Seconds that a worker may be silent while it has items of this job."""
         self.seconds = np.zeros((2, len(self.hosts)))
         """[2, R]: the seconds of each rank at work, and in environments."""
         # Results name genomes and episodes, but the queue counts indices in the batch.
-        # [C, most episodes]: the index of each (genome, episode) in the batch.
+        # [C, most]: the index in the batch of each pair (genome, episode).
         most = int(self.batch.episodes.max(initial=0)) + 1
         self._indices: Int64 = np.zeros((len(self.batch.genomes), most), np.int64)
         self._indices[self.batch.rows, self.batch.episodes] = np.arange(len(self.batch))
@@ -116,9 +116,9 @@ class Evaluation:
             _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss, idle: int) -> None:
-        """Count episodes [n] that hang or kill workers as failed.
+        """Record episodes [n] as failed, because workers hang or die in them.
 
-        loss: The loss of the last such worker. idle: The number of idle workers.
+        loss: The loss of the last worker that played them. idle: The number of idle workers.
         """
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
@@ -174,8 +174,8 @@ class Inquiry:
     Args:
         serial: The number of the job.
         questions: The questions; each is an item.
-        max_episode_seconds: The limit of an episode in seconds. A worker may finish an episode of an abandoned
-            evaluation before it answers.
+        max_episode_seconds: The limit of an episode in seconds. Rank 0 waits at least this long for an answer, because
+            a worker may first finish an episode of an abandoned evaluation.
     """
 
     item = "question"

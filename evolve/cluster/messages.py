@@ -77,7 +77,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class ChunkResults:
-    """To the coordinator: results, and the seconds of work and of environments since the last results."""
+    """To the coordinator: results, the busy seconds since the last results, and their part spent in environments."""
 
     serial: int
     busy_seconds: float
@@ -95,7 +95,7 @@ class FailedEpisode:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """To the coordinator: a worker has made its environments, or works on although it has no results yet."""
+    """To the coordinator: a worker has made its environments, or is still working and has no results yet."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def _leaves(kind: Any, record: Any) -> Iterator[Any]:
 
 @cache
 def _records(kind: Any) -> dict[str, Any]:
-    """Return, by the name of each field of a kind, the kind of the record in this field; None for a leaf."""
+    """Return a dictionary: the name of each field of a kind, and the kind of the record in it; None for a leaf."""
     # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
     parts = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(kind).items()}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}

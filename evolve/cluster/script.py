@@ -4,8 +4,8 @@ If a launcher started the script on every rank, all ranks call the same function
 and every rank returns the answer of rank 0.
 
 Otherwise a script may start ranks with mpirun (`StartedRanks`). A socket connects the script with rank 0. If the script
-ends, even by SIGKILL, rank 0 reads the end of the stream and stops. If the script stops early, it closes the socket,
-and kills the ranks that do not stop by themselves.
+ends, even by SIGKILL, rank 0 reads the end of the stream and stops. When the script is done with the ranks, it closes
+the socket, and kills the ranks that do not stop by themselves.
 """
 
 import atexit
@@ -43,7 +43,7 @@ _SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
 """The variable with the script's `sys.path` (JSON), so that the ranks find the modules that the script finds."""
 _PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
 _LENGTH = struct.Struct("!Q")  # in front of each message on the socket
-_MAX_SOCKET_PARENT = 84  # bytes of PARENT in PARENT/evolve-xxxxxxxx/s: the path of a socket has at most 104 or 108
+_MAX_SOCKET_PARENT = 84  # bytes of PARENT; the socket PARENT/evolve-xxxxxxxx/s has at most 104 or 108, by system
 _STOP_SECONDS, _STOP_SECONDS_PER_RANK = 10.0, 0.1
 """Ranks have the first number of seconds, and the second for each rank, to stop by themselves. `dismiss` needs up to
 half of this time for workers in an episode, and the other half for its last messages."""
@@ -108,8 +108,8 @@ def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -
 class Collective:
     """The ranks of a script that calls the same functions on each of them.
 
-    A callback runs on rank 0 alone, while the other ranks wait for rank 0. So if the callback itself calls a function
-    that uses ranks, this function uses rank 0 alone.
+    A callback of `evolve.train` runs on rank 0 alone, while the other ranks wait for rank 0. So if the callback itself
+    calls a function that uses ranks, this function uses rank 0 alone.
 
     Args:
         make_rollout: Makes a rollout from an experiment's TOML text.
@@ -303,7 +303,7 @@ class StartedRanks:
         return RunError(f"{ended}; stderr has their messages. ", *cure)
 
     def close(self) -> None:
-        """Let the ranks stop. Kill ranks that need more than `_STOP_SECONDS`, and `_STOP_SECONDS_PER_RANK` for each."""
+        """Let the ranks stop by themselves. Kill ranks that have not stopped in time, see `_STOP_SECONDS`."""
         # A process that was forked from the script has copies of its objects, but the ranks belong to the script.
         if os.getpid() != self._pid:
             return

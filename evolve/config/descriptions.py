@@ -37,7 +37,7 @@ class Description:
 
 def descriptions(model: type[Options]) -> list[Description]:
     """Return the descriptions of the settings of a model, in its order, without its sections."""
-    # The default of a section is a model, or comes from a factory.
+    # Leave out sections: the default of a section is a model, or comes from a factory.
     return [
         _describe(model, name)
         for name, field in model.model_fields.items()
@@ -122,11 +122,11 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
     tables = config.model_dump(mode="json", exclude_none=True)
     model: type[Options] | None = Config  # of the current section; None if its settings have no descriptions
     lines, without_value = _purpose(Config), _without_value(Config, tables)
+    # TOML permits some characters that control a terminal, and a file may come from a stranger. So escape them: in the
+    # texts that tomli_w writes, an escape has the same value.
+    toml = "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08x}" for c in config.to_toml())
     # tomli_w writes an empty line before each header, and indents the items of arrays. So a line that begins with a
     # bracket is a header.
-    # TOML permits some characters that control a terminal, and a file may come from a stranger. Escaped, they have the
-    # same value in the texts that tomli_w writes.
-    toml = "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08x}" for c in config.to_toml())
     for line in toml.rstrip("\n").split("\n"):
         if not line:  # the section ends; settings without a value come last
             lines += [*without_value, ""]

@@ -60,7 +60,7 @@ _PACKAGES = {
     r"Meta-World/": ("metaworld", "metaworld"),
     r"FlappyBird-": ("flappy-bird-gymnasium", "flappy_bird_gymnasium"),
 }  # fmt: skip
-"""By patterns of the names of environments: the package that registers them, as pip names it, and its module."""
+"""Patterns of environment names, each with the package that registers them: its name for pip, and its module."""
 _LOG = logging.getLogger("evolve")
 _warned: set[str] = set()  # the texts of MuJoCo's warnings that this process has passed on
 _CAN_BE_MADE = "an environment that can be made"
@@ -112,8 +112,8 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 
 @contextmanager
 def _importing() -> Iterator[None]:
-    """Let no other thread import environments meanwhile."""
-    # The other thread may wait for a module that this thread is importing. So go on after a while.
+    """Hold `_IMPORTING` in this context, or go on without it after `_IMPORT_SECONDS`."""
+    # The thread that holds the lock may wait for a module that this thread is importing. So do not wait forever.
     taken = _IMPORTING.acquire(timeout=_IMPORT_SECONDS)
     try:
         yield
@@ -126,7 +126,7 @@ def _importing() -> Iterator[None]:
 def _mujoco_warnings_once() -> Iterator[None]:
     """Log a warning of MuJoCo only once. MuJoCo would print it for each object, and append it to a file."""
     mujoco: Any = sys.modules.get("mujoco")
-    if mujoco is None or mujoco.get_mju_user_warning() is not None:  # the user has another place for warnings
+    if mujoco is None or mujoco.get_mju_user_warning() is not None:  # the user has set a handler for warnings
         yield
         return
     mujoco.set_mju_user_warning(_warn_once)
@@ -162,7 +162,7 @@ def _named_object(env_id: str) -> Callable[..., Any] | None:
     found = _attribute(module, name)
     if not callable(found):
         return None
-    # A user's class may have the name of an environment of Gymnasium, such as Pendulum.
+    # A user's class may have the name of an environment of Gymnasium, such as Pendulum. The id then names the class.
     own = not str(getattr(found, "__module__", "")).startswith(_GYMNASIUM)
     spec = _registered(name)
     return found if spec is None or (own and str(spec.entry_point).startswith(_GYMNASIUM)) else None
@@ -185,7 +185,7 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
         name_of_env = env_id.rpartition(":")[2]
         full = Setting("env.id", f"{module}:{name_of_env}")
-        # A class or a function must be an attribute of the module; a registered name only has to be registered.
+        # A class or a function must be imported by name. For a registered name, importing its module is enough.
         what = f"{name_of_env} from {own}" if own and _attribute(own, name_of_env) is not None else own
         cure = f"Put the wrapper into {own}, or import {what} in {module} and write " if own else "Write "
         if own and _is_installed(module):  # users do not change an installed package
@@ -252,7 +252,7 @@ def registered_ids() -> list[str]:
 def is_quick(options: EnvOptions) -> bool:
     """Return whether a step takes microseconds in Gymnasium, as in its classic control and toy text."""
     spec = None if options.wrappers else _registered(options.id.rpartition(":")[2])
-    # A user's class may have such a name. Search for the class last, because the search imports its module.
+    # A user's class may have the name of a quick environment. Search for it last, because this imports its module.
     return spec is not None and str(spec.entry_point).startswith(_QUICK) and _named_object(options.id) is None
 
 
@@ -341,12 +341,12 @@ def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
     message = _error_text(error).partition(" was raised from the environment creator")[0]
     lacks_argument = "missing" in message and "argument" in message
     module, colon, name = options.id.rpartition(":")
-    # A module that fails while it is imported is no fault of the arguments.
+    # If the import of the module failed, the arguments are not to blame.
     if (options.kwargs or options.randomize) and (not module or module in sys.modules):
         return _refused_arguments(options, message, lacks_argument)
     if "Malformed environment ID" in message or (colon and not (module and name)):
         similar = nearest(options.id.strip(" :"), gymnasium.registry)
-        # The malformed name may also be one that the module registers, so show Gymnasium's message.
+        # The module itself may try to register a malformed name, so show Gymnasium's message.
         got = repr(options.id) + (f" ({message})" if module and name else "")
         return InputError("env.id", "the name of an environment, or module:Name", got, similar)
     advice = "Its arguments are env.kwargs." if lacks_argument else ""
@@ -431,7 +431,7 @@ def _is_path(env_id: str) -> bool:
 def _of_pettingzoo(env_id: str) -> bool:
     """Return whether an id looks like PettingZoo's: a module of pettingzoo, or a name such as "simple_spread_v3".
 
-    Another spelling of a registered name, such as "cartpole_v1", does not.
+    Another spelling of a registered name, such as "cartpole_v1", does not look like PettingZoo's.
     """
     if env_id.startswith("pettingzoo"):
         return True
@@ -440,7 +440,7 @@ def _of_pettingzoo(env_id: str) -> bool:
 
 
 def _import_cure(env_id: str, message: str) -> tuple[str | Setting, ...]:
-    """Return the cure for a missing module. An id names this module, or the module of the id imports this module.
+    """Return the cure for a missing module, which an id names, or which the module in the id imports.
 
     message: Gymnasium's error message, which does not name the importing module.
     """
@@ -492,7 +492,7 @@ def _module_cure(module: str, name: str) -> str:
     """Return a sentence on why a module has no environment of a name, with similar names."""
     try:
         held = vars(importlib.import_module(module))  # Gymnasium has imported it
-    except FAILURES as error:  # the module itself asked for an unknown environment
+    except FAILURES as error:  # its import makes an environment that is not registered
         return f"The module {module} failed while it was imported: {one_line(error).rstrip('.')}."
     makers = {attribute for attribute, value in held.items() if _makes_env(value, module)}
     similar = nearest(name, makers.union(gymnasium.registry))

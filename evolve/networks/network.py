@@ -1,6 +1,7 @@
 """The contract of a network (`Network`, `Batch`), and the base classes of the built-in networks and batches.
 
-The built-in batches keep their state in arrays (`SlotArrays`). An array holds a column of numbers for each of B slots.
+A slot holds the network of one running episode. The built-in batches keep their state in arrays (`SlotArrays`). An
+array holds a column of numbers for each of B slots.
 The arrays are in the memory of the back end: on the host, or on a device (`evolve.numerics.device`). The native kernel
 processes a tile of slots at a time. With NumPy there is one tile, as wide as the batch.
 """
@@ -76,9 +77,9 @@ class Activity:
     """The last step of the network of one slot, for drawings.
 
     Attributes:
-        nodes: The outputs of each layer's neurons, from the observation on. Context units and biases come last.
+        nodes: For each layer, from the observation on: the outputs of its neurons, then context units and biases.
         weights: [W], the current weight of each connection, in genome order. If the genome has learning rules, the
-            shape is [connections]: for each learning rule the matrix of its connections (`Block.span`), end to end.
+            shape is [connections]: the matrices of the connections that learn, of shapes `Block.span`, end to end.
     """
 
     nodes: tuple[Float32, ...]
@@ -122,7 +123,7 @@ class Network(GenomeLayout, Protocol):
       runs with such options can still be resumed and examined.
     - `modulators`: the neurons (layer, number) that modulate learning. The last A neurons of the last layer must then
       be the action. The other neurons of this layer have no effect unless they are modulators.
-    - `is_static`: whether the blocks define the network, which can then be exported as a graph. In a static network
+    - `is_static`: whether the blocks alone define the network, as follows; it can then be exported as a graph. The
       weights do not change in an episode. Each layer is tanh of the sum of its sources times their matrices. A sum runs
       over the rows of all sources in ascending order. The last A outputs of the last layer are the action.
     - `sums_by_source`: whether a static network sums the rows of each source first, and then adds these sums.
@@ -296,7 +297,7 @@ class SlotArrays:
 
     def __init__(self, slots: int, backend: Backend | HostArrays | DeviceArrays) -> None:
         self._compiled = backend != "numpy"
-        # The export to C passes its own arrays, which record the requests of the batch.
+        # The export to C passes `RecordedArrays` instead, which records the arrays that the batch requests.
         if isinstance(backend, str):
             backend = DeviceArrays(slots) if backend == "cupy" else HostArrays(slots, backend)
         self._arrays = backend
@@ -341,7 +342,7 @@ class SlotArrays:
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return the initial columns of k genomes for a kernel that plays whole episodes.
 
-        These are the columns of `initial`, or shorter ones that give the same bits. seeds: [k].
+        They equal `initial`, or have factors (`FactoredGenomes`) in place of weights, with the same bits. seeds: [k].
         """
         return self.initial(genomes.weights, genomes.mask, seeds)
 

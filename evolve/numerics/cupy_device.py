@@ -45,7 +45,7 @@ _LATE_ERRORS = (RuntimeError, AttributeError, TypeError)
 
 def how_to_install_gpu() -> str:
     """Return sentences on how to install CuPy together with NVRTC."""
-    return f"{how_to_install('gpu')} For CUDA 12 it is gpu-cuda12, not gpu."
+    return f"{how_to_install('gpu')} For CUDA 12 the extra is gpu-cuda12, not gpu."
 
 
 def unit_of(kernel: str) -> str:
@@ -240,7 +240,7 @@ def open_device() -> "CupyDevice":
 
 
 class CupyDevice:
-    """GPU `number` of this host, a `device_protocol.Device`. `sharing` processes share its memory equally.
+    """GPU `number` of this host, a `device_protocol.Device`. Its memory is divided equally among `sharing` processes.
 
     Attributes:
         runtime: `cupy.cuda.runtime`.

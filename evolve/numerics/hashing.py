@@ -128,7 +128,7 @@ class StepHashes:
         self._native = backend == "native"
         self._states = np.zeros((slots, 2), np.uint64)
         self._steps = np.zeros(slots, np.int32)
-        # The first coefficients are the same for every n, so observations and outputs share one array.
+        # Longer arrays of coefficients begin with the shorter ones, so observations and outputs share one array.
         self._coefficients = coefficients(max(observations.shape[1], outputs.shape[1]))
         # An upper bound on `_steps`, because computing the maximum in each `update` would be slow.
         self._most_steps = 0
@@ -157,7 +157,7 @@ class StepHashes:
             return
         for column, rows in enumerate((self.observations, self.outputs)):
             self._states[:n, column] = update(self._states[:n, column], fold(_words(rows[:n])))
-        # Only steps beyond `MAX_HASHED_STEPS` find no room, because `_grow` keeps the capacity above `_steps`.
+        # This leaves out only steps beyond `MAX_HASHED_STEPS`: until then `_grow` keeps the capacity above `_steps`.
         slots = np.flatnonzero(self._steps[:n] < self._hashes.shape[1])
         self._hashes[slots, self._steps[slots]] = self._states[slots] >> np.uint64(56)
         self._steps[:n] += 1
@@ -183,7 +183,7 @@ class StepHashes:
             self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)], axis=1)
             self._bind()
         else:
-            # Later steps have no hash. With this bound, the method is not called again.
+            # Later steps have no hash. The bound stays below the capacity, so `update` never calls `_grow` again.
             self._most_steps = -(2**62)
 
     def _bind(self) -> None:

@@ -53,8 +53,8 @@ class EpisodeBatch:
     The seed, the purpose, the generation, the candidate and the episode determine the seed of the environment.
 
     genomes: C genomes, in memory or generated when they are played.
-    genome_ids: [C], the number of each genome in the results, from 0 to C - 1. A part of a batch (`take`) keeps the
-        numbers of the whole batch. A worker that receives no genomes generates them from these numbers.
+    genome_ids: [C], the index of each genome in the whole batch, also in a part of the batch (`take`). Results name
+        genomes by this index. A worker that receives no genomes generates them from their indices.
     candidates: [C], the number by which warnings and errors name each genome.
     keys: [C, 2], the generation and the candidate that determine the seeds of each genome. Genomes with equal keys play
         the same episodes (common random numbers).
@@ -64,8 +64,8 @@ class EpisodeBatch:
     traces: The traces to return: "each" (a sum over the episodes of each genome), "mean" (one sum over the episodes of
         all genomes) or "none". The collector divides each sum by the number of its episodes.
     describe: Whether the rank that plays episode 0 of a genome also returns the genome's `GenomeDescriptions`.
-    best_of: 0 if the step hashes of all genomes are wanted. Otherwise the number of episodes of each genome, and only
-        the genome with the best mean return needs step hashes. A rollout may then leave out the other hashes.
+    best_of: 0 if the step hashes of all genomes are wanted. Otherwise the number of episodes of each genome: only the
+        genome with the best mean return over them needs step hashes, and a rollout may leave out the other hashes.
     """
 
     seed: int
@@ -241,7 +241,7 @@ QUANTITIES = {f.name: (f.metadata["symbols"], f.metadata["dtype"]) for f in fiel
 EPISODE_QUANTITIES = tuple(
     n for n, (symbols, _) in QUANTITIES.items() if symbols[0] == "N" and n not in ("genomes", "episodes", "hashed")
 )
-"""The measured quantities that every episode has. Step hashes are not among them: an episode may lack them."""
+"""The measured quantities that every episode has. Step hashes are left out, because an episode may lack hashes."""
 
 
 def shape_of(symbols: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -262,7 +262,7 @@ class EpisodeFailure:
     """An episode that failed: genome id, number, environment seed, step, and error message.
 
     The result of the episode has a return of NaN, and `step` as length. Step 0 is the reset of the environment. If all
-    ranks that played the episode were lost, seed and step are unknown: the seed is -1, and the length 0.
+    ranks that played the episode were lost, seed and step are unknown: both are -1, and the length is 0.
     """
 
     genome: int

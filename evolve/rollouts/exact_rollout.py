@@ -5,9 +5,9 @@
 
 `ThreadedRollout` plays in several threads, which share the waiting episodes. One of them is the thread that calls
 `tick`. Each thread plays a *part*, a rollout with slots of its own: it takes episodes, generates their genomes, and
-plays them. When no episodes wait, an idle thread gets half of the rigid-body worlds that run in another thread. Kernels
-do not need Python's global lock, so threads play on several cores. No result depends on the thread that plays an
-episode.
+plays them. When no episodes wait, an idle thread gets half of the running episodes of another thread, if the task has
+rigid bodies. Kernels do not need Python's global lock, so threads play on several cores. No result depends on the
+thread that plays an episode.
 """
 
 import math
@@ -30,14 +30,14 @@ from evolve.shapes import Int64, ceil_div
 CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
 _RESULTS_SECONDS = 0.1
-"""The time for which results may be held back. Returning a few results takes as long as playing the episodes."""
+"""Results may be held back for this time, because returning only a few takes as long as playing their episodes."""
 LEAST_STEPS = 16
 """The smallest limit of the steps of a call, since each call costs time."""
 _FEEDS_PER_THREAD = 2
 """With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
 _MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.001, 0.004
-"""The time that a thread should need for a feed. A shorter feed is not worth the work of another thread. A longer feed
-saves no more time, so a thread takes a large fair share in several feeds."""
+"""The shortest and the longest time that a thread should need for a feed. A shorter feed is not worth another thread. A
+longer feed saves no more time, so a thread takes its fair share of the episodes in several feeds if it is larger."""
 LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
 POLL_SECONDS = 0.002
@@ -94,7 +94,7 @@ class ExactRollout(_WholeEpisodes):
 
     @property
     def pending(self) -> int:
-        """The number of episodes that are queued or running."""
+        """The number of episodes that have not ended: queued, held, waiting or being played."""
         return len(self._queue) + self.running - self.play.finished
 
     @property
@@ -139,7 +139,7 @@ class ExactRollout(_WholeEpisodes):
         """Play for some milliseconds."""
         busy = self._busy
         begin = time.perf_counter()
-        # A free slot ends the call only if `fill` can use the slot: not while episodes are held, nor at `most_running`.
+        # End the call at a free slot only if `fill` can use it: if no episodes are held, and the limit is not reached.
         more = len(self._queue) > 0 and self._held is None and self.play.running < self.most_running
         made = self.play.run(self.steps, more)
         seconds = time.perf_counter() - begin
@@ -153,7 +153,7 @@ class ExactRollout(_WholeEpisodes):
     def _count(self, made: int, busy: int, seconds: float, waited: float) -> None:
         """Count the steps that a call of `Play.run` has made in `busy` slots; limit the steps of the next call.
 
-        seconds: The duration of the call. waited: The seconds of the call in which this process did nothing else.
+        seconds: The duration of the call. waited: The same without the time in which this process did other work.
         """
         seconds = max(seconds, 1e-6)
         self.longest_call = max(self.longest_call, seconds)
@@ -250,7 +250,7 @@ class ThreadedRollout(_WholeEpisodes):
 
     Args:
         make_part: Makes the rollout of one thread, which takes its episodes from a queue.
-        threads: The number of threads with the thread that calls `tick`, and of parts.
+        threads: The number of threads, including the thread that calls `tick`. Each has a part.
         least_feed: The smallest number of episodes in a feed while more wait.
     """
 
@@ -296,7 +296,7 @@ class ThreadedRollout(_WholeEpisodes):
     def tick(self) -> EpisodeResults | None:
         """Play for some milliseconds; return the results of finished episodes, or None if there are none yet."""
         found: list[EpisodeResults | None] = []
-        # Take episodes first: a thread that has just been woken needs Python's global lock, and this one would wait.
+        # Take episodes before waking threads: they take Python's global lock, and this thread would wait for it.
         plays = self._shared.fill(self._own, patience=_TICK_SECONDS)
         self._start()
         if plays:
@@ -425,7 +425,7 @@ class ThreadsState:
 
     def play_on(self, part: ExactRollout) -> EpisodeResults | None:
         """Play a part for some milliseconds; return the results of finished episodes, or None if there are none yet."""
-        # Waiting episodes begin during the call, so they count: a thread without episodes waits for some of them.
+        # Count waiting episodes, too. They begin during the call, and an idle thread can then get some of them.
         self._running[part] = part.play.running + part.play.waiting
         self._began_at[part] = time.monotonic()
         part.play_on()
@@ -491,7 +491,7 @@ class ThreadsState:
                     if (part, given) in self.empty:  # else another thread is giving
                         self.empty.remove((part, given))
                         return len(self._queue) > 0
-                # An exception, as of Ctrl-C, may have ended the main thread's `_give`. Then the rollout pauses.
+                # If Ctrl-C ends `_give` in the main thread, the event may never be set. Then the rollout pauses.
                 if self.pausing.is_set() and not given.wait(_GIVE_SECONDS):
                     return False
         return True
@@ -511,7 +511,7 @@ class ThreadsState:
         """Return the largest number of episodes of the next feed.
 
         It is the largest of four numbers: a part of the waiting episodes, `least_feed`, the episodes that fill
-        `_MIN_FEED_SECONDS`, and a thread's fair share, limited to the episodes that fill `_MAX_FEED_SECONDS`.
+        `_MIN_FEED_SECONDS`, and a thread's fair share (at most the episodes that fill `_MAX_FEED_SECONDS`).
         """
         seconds = max(self.episode_seconds, 1e-9)
         shortest, longest = int(_MIN_FEED_SECONDS / seconds), int(_MAX_FEED_SECONDS / seconds)

@@ -180,7 +180,7 @@ class ResultsCollector:
         sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1], "M": num_metrics}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
-        # The episode has length 0, so none of its step hashes is missing.
+        # `hashed` is True: an episode of length 0 has no step hashes that could be missing.
         failed = {"returns": np.array([np.nan]), "hashed": np.array([True])}
         self.add(EpisodeResults(**zeros | key | failed))
 
@@ -206,8 +206,8 @@ class PopulationResults:
     Attributes:
         quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
         played: [P, E], whether an episode was played.
-        traces: [P, T], the means over each candidate's episodes. If workers returned only the sum over all candidates,
-            [1, T], the mean over all episodes. [0, 0] if no traces are kept. The traces of a failed episode are 0.
+        traces: [P, T], the mean of each candidate over its episodes; or [1, T], the mean over all episodes, if workers
+            returned only the sum over all candidates; or [0, 0] if no traces are kept. A failed episode has zeros.
         trace_sums: The sums from which `traces` are computed, in units of `TRACE_UNIT`.
         hashes: The step hashes of the episodes.
         described: [P], whether a rank that played the candidate sent the description of its genome.
@@ -270,7 +270,7 @@ class PopulationResults:
         return self.trace_sums.sum(axis=0) * (TRACE_UNIT / max(int(counts.sum()), 1))
 
     def trace_fingerprints(self) -> UInt64:
-        """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 if workers did not return them one by one."""
+        """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 if workers did not return these traces."""
         if len(self.traces) != len(self.played):
             return np.zeros(len(self.played), np.uint64)
         return fold_present(self.traces, np.ones(self.traces.shape, np.bool_))

@@ -9,7 +9,7 @@ and `umda` take the parents of the next generation from the elite. The best of t
 evaluated again, so a lucky score does not last. The score of a genome is its mean fitness over all generations in which
 it was evaluated.
 
-With `prior_evaluations` a new genome is scored as if it had been evaluated more often, each time with the mean fitness
+A new genome is scored as if it had `prior_evaluations` more evaluations, each with the mean fitness of all candidates
 of its first generation. This shrinks a single high fitness towards the mean until later evaluations confirm it.
 
 A search may begin with a given genome (`StartLayout`). At first the elite is this genome alone: the genome is candidate
@@ -77,7 +77,7 @@ class ScoredGenomes:
 
     @property
     def evaluated_before(self) -> "ScoredGenomes":
-        """The genomes that were evaluated, without a given genome before generation 0."""
+        """All genomes except a given genome that no generation has evaluated yet."""
         return self if self.count.all() else self.take(np.flatnonzero(self.count))
 
     def take(self, which: NDArray[np.intp]) -> "ScoredGenomes":
@@ -103,7 +103,7 @@ class ScoredGenomes:
         Fitness that is not finite does not count in that mean.
         """
         if not prior:
-            return self  # the mean is infinite if its sum overflows, and 0 · infinity would make each score NaN
+            return self  # otherwise 0 · mean would be NaN if the sum of the fitness overflows to infinity
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
@@ -174,8 +174,8 @@ class Elitist(contract.Strategy[contract.State]):
         if not old.any():
             return children
         both = concatenate(elite.take(candidates[old]), children)
-        # `both` has the survivors first. `order` has the place in `candidates` of each genome of `both`. If these
-        # places do not ascend, put the genomes into the order of `candidates`.
+        # `both` has the survivors first. Its genome i is for candidates[order[i]]. If `order` does not ascend, put
+        # the genomes into the order of `candidates`.
         order = np.argsort(~old, kind="stable")
         is_right_order = bool((order[:-1] < order[1:]).all())
         return both if is_right_order else both.take(np.argsort(order))
@@ -251,7 +251,7 @@ class Random(EliteOnly):
         super().__init__(layout, population, seed, size, options.survivors, options.prior_evaluations)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
-        # All initial genomes of a `StartLayout` equal the given genome, so children come from the layout inside.
+        # All initial genomes of a `StartLayout` equal the given genome, so children come from the layout that it wraps.
         layout = self._layout.layout if isinstance(self._layout, contract.StartLayout) else self._layout
         return contract.initial_genomes(layout, self._seed, generation, candidates)
 

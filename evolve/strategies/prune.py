@@ -55,7 +55,7 @@ class PruneOptions(Options):
     """Settings of `[strategy]` for prune. The 2020 script had one survivor, and no noise."""
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
-    """q, the approximate share of a matrix's connections that is pruned by weak traces."""
+    """q, the approximate share of a matrix's connections that is pruned because of weak traces."""
     uniform_pruning: Annotated[float | str, AfterValidator(_check_rate)] = 0.01
     """The probability that a connection is pruned by chance; "adaptive" follows the spread of the pool."""
     uniform_pruning_chance: float = Field(0.5, ge=0, le=1)
@@ -217,14 +217,14 @@ class Prune(Elitist[PruneState]):
         check_shape(results.traces, "traces", "P T", np.float32, P=P, T=T)
         num_survivors = self.survivors(state)
         fitness = results.fitness
-        # The recent genomes may be survivors. Only new candidates join the leaderboard, which has the survivors
-        # already.
+        # The best of this generation may include survivors. The leaderboard has the survivors already, so only new
+        # candidates join it.
         best = contract.ranking(fitness)[: self._K]
         best_new = num_survivors + contract.ranking(fitness[num_survivors:])[: self._K]
         new = self._evaluated(genomes, results, best_new).with_prior(self._prior, fitness)
         traces = results.traces[:num_survivors] if T else None
-        # A given genome that no generation has evaluated has no score. As candidate 0, the genome joins with the new
-        # ones.
+        # A given genome that no generation has evaluated has no score, so drop it here. It is candidate 0, and can join
+        # as a new candidate.
         leaderboard = state.leaderboard.evaluated_before.with_evaluation(fitness[:num_survivors], traces)
         return PruneState(leaderboard.joined(new).best(self._K), recent=self._evaluated(genomes, results, best))
 

@@ -2,8 +2,8 @@
 
 A candidate's fitness is a function of the returns of its episodes, less the cost of its connections. By default this
 function is the mean. Mean and quantiles use exactly rounded operations in a fixed order, so they have the same bits on
-every machine. Rank 0 alone imports and calls a function of the user. Such a function may have other bits on another
-machine.
+every machine. Rank 0 alone imports and calls a function of the user. The results of such a function may have other bits
+on another machine.
 
 A race drops the worst candidates after a few episodes, so that the others can play more. A population that grows adds
 candidates until the generation has enough steps.
@@ -117,8 +117,8 @@ class _UserFunction:
         arguments = read_only(returns[rows]), MappingProxyType(given), read_only(connections[rows])
         try:
             result = self._function(*arguments)
-            # A run cannot be repeated if its function draws random numbers or counts its calls. The function may return
-            # an array of its own, which the second call changes.
+            # A run cannot be repeated if its function draws random numbers or counts its calls, so compare two calls.
+            # Copy the first result, because the second call may change the same array.
             first = result.copy() if isinstance(result, np.ndarray) else result
             again = first if self._is_repeatable else self._function(*arguments)
         except FAILURES as error:
@@ -224,7 +224,7 @@ def import_function(setting: str) -> Callable[..., Any]:
 
 # By `getattr`, because a test forbids the text `np.mean` here: its bits depend on the processor.
 _STATISTICS = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
-"""Functions of one array that a user may pass by mistake: the setting `fitness` has their names instead."""
+"""Functions of one array that a user may pass by mistake: the setting `fitness` takes their names."""
 _EXAMPLES: dict[str, tuple[str, str, str | tuple[str, ...]]] = {
     "env": ("class or a function", "tasks.py", "tasks:Task"),
     "env.wrappers": ("class", "tasks.py", ("tasks:Wrapper",)),
@@ -262,7 +262,7 @@ def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
         raise InputError(key, f"the {kind} that {module} has now", f"an earlier {name}", cure, setting, ".")
     expected = f"a {kind} at the top level of a module"
     cure = f"Put it into a module, such as {file}, because another process has to import it to resume or to verify: "
-    alone = " For this process alone, gymnasium.register gives it a name." if key == "env" else ""
+    alone = " For use in this process alone, register it with gymnasium.register." if key == "env" else ""
     raise InputError(key, expected, found, cure, Setting(key, example), f".{alone}")
 
 

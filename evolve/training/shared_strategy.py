@@ -1,9 +1,9 @@
 """Copies a strategy and its state to every rank, so that each rank computes the genomes that it plays.
 
 Rank 0 sends the state once. From then on each rank tells its copy the same results, a few numbers for each candidate.
-A strategy may need sums over all P candidates, such as a gradient, for each of the W columns. A column is one weight of
-all candidates. Each worker sums some columns, and receives the sums of the others. So the messages grow with P + W, and
-no rank ever holds P × W numbers.
+A strategy may need sums over all P candidates for each of the W weights, such as a gradient. A column is one weight of
+all candidates. Each worker sums some columns, and receives the sums of the other columns. So the messages grow with
+P + W, and no rank ever holds P × W numbers.
 
 A strategy is copied if it is portable (the same arithmetic on every rank), is not `central` (see `Strategy`), and does
 not need the traces of each candidate. For other strategies rank 0 computes the candidates and sends them.
@@ -29,7 +29,7 @@ from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_ran
 from evolve.training.experiment import Experiment, load_config, num_threads
 
 MAX_EACH_TRACES = 2**20
-"""The largest P × T for which workers send the traces of each candidate for the log, even if `tell` needs none."""
+"""The largest P × T for which workers always send the traces of each candidate: the log has their fingerprints."""
 MIN_SHARED_NUMBERS = 2**18
 """The smallest P × W that is divided among workers or threads. One thread sums fewer numbers in less than 3 ms."""
 CACHED_COLUMNS = 2**14
@@ -46,8 +46,8 @@ _START = "start/weights", "start/mask"
 class StateHeader:
     """To a worker: the head of a strategy's state before a generation. Each array follows in a `StateArray`.
 
-    The genome that the user gave to begin the search with always follows, if there is one. Before generation 0 no array
-    of the state follows, because each rank can compute the first state.
+    If the user gave a genome to begin the search with, its arrays always follow. The arrays of the state follow only
+    after generation 0, because each rank can compute the first state.
 
     experiment: The experiment as TOML text.
     generation: The number of the generation that begins with the state.
@@ -135,12 +135,12 @@ class SharedStrategy:
         # In a race workers cannot compute the mean, because candidates play different numbers of episodes.
         needs_each = self._wanted_traces == "mean" and bool(experiment.config.racing.rounds)
         self.traces: Traces = "each" if traces_are_few or needs_each else self._wanted_traces
-        """The traces that workers send. The traces of each candidate also give the log their fingerprints."""
+        """The traces that workers send. If it is "each", the log has fingerprints of the traces, too."""
 
     def ask(self, generation: int) -> GenomeSource:
         """Return the candidates of a generation. Workers that can compute candidates first receive the state.
 
-        Workers with the state and the results of the previous generation have the present state already.
+        Workers that received the results of the previous generation have computed the present state themselves.
         """
         if not self._on_every_rank:
             return self.strategy.ask(self.state, generation)
@@ -157,9 +157,9 @@ class SharedStrategy:
                 arrays |= {weights: genome.weights, mask: genome.mask}
             header = StateHeader(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = [header, *(StateArray(name, array[None]) for name, array in arrays.items())]
-            # `update` takes pairs of a frame and the rank to skip. Rank 0 is no worker, so no worker is skipped.
-            all_workers = 0
-            self._coordinator.update(((frame_of(record, _KINDS), all_workers) for record in records), version)
+            # `update` takes pairs of a frame and the rank of a worker to skip. Rank 0 is no worker.
+            skipped = 0
+            self._coordinator.update(((frame_of(record, _KINDS), skipped) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)
 
@@ -174,8 +174,8 @@ class SharedStrategy:
         sums = None
         if isinstance(genomes, AskedGenomes):
             sums = self._sum_and_tell_workers(genomes, fitness, mean_traces, measures)
-        # The strategy gets one row of traces for each fitness, or no rows. The numbers of rows differ if workers sent
-        # only the mean, or if some candidates of a growing population did not play.
+        # The strategy gets one row of traces for each fitness; or no rows, if workers sent only the mean, or if some
+        # candidates of a growing population did not play.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
         state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
         if state is None and self.state is not None:

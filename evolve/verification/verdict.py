@@ -17,7 +17,7 @@ from evolve.errors import sanitize
 from evolve.training.manifest import PORTABLE, USER_FUNCTION
 
 _MAX_VALUE = 48  # characters of a value in the table of manifests
-_MIN_WIDTH = 20  # the narrowest lines, in characters; a narrower terminal breaks lines itself
+_MIN_WIDTH = 20  # the smallest width to break lines for, in characters; a narrower terminal breaks them itself
 
 HERE = "this machine"
 """The name of a `Side` that is not read from a file, but is the run repeated on this machine."""
@@ -268,13 +268,13 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "reset": "the observations of reset differ already: the environment differs, or its seed",
         "observations": "the observations differ in step {step}; all earlier observations and actions are equal",
         "end": "only one side has a step {step}; everything before is equal",
-        "late": "the episodes differ in step {step} or later, of which no hashes are kept",
+        "late": "the episodes differ in step {step} or later; no hashes of these steps are kept",
         "return": "observations and actions are equal, but not the return: the rewards differ, or the log does",
         "metrics": "observations, actions and return are equal, but a metric differs: info differs, or the log does",
         "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
         "held-out": "held-out episodes have different returns, or their log was changed",
         "validation": "validation episodes have different returns, or their log or their settings were changed",
-        "digest": "the repeated run differs; the run file of the original, if it was kept, shows the first difference",
+        "digest": "the repeated run differs; to see the first difference, verify the original run file, if it was kept",
         "spaces": "the environment has other spaces here, or the file was changed",
     },
     "network": {
@@ -306,7 +306,7 @@ def refine(what: str, generation: int | None, manifests: tuple[dict[str, str], .
     """Return `what`, or another kind of difference if the manifests of both sides show a better explanation.
 
     - "function" replaces "log" if the fitness is a function of the user. Such a function does not explain different
-      genomes, because all fitness before them is equal.
+      genomes, because the fitness in all earlier generations is equal.
     - "algebra" replaces "genome" after generation 0, if two machines ran a strategy with linear algebra that is not
       portable.
     """

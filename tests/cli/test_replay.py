@@ -164,8 +164,8 @@ def test_an_interrupt_is_not_forgotten_in_the_next_episode(call, record, monkeyp
 def test_a_generation_that_is_not_complete_has_no_log(call, record):
     done = call("replay", record("CartPole-v1"), "--generation", 2)
     assert (done.code, done.err) == (0, "")
-    unknown = "nothing in the log: generation 2 is not complete yet, and candidate 0 is as the strategy will ask for it"
-    assert done.out.splitlines()[1:] == [unknown]
+    asked = "candidate 0 has the genome that the strategy will ask for"
+    assert done.out.splitlines()[1:] == [f"nothing in the log: generation 2 is not complete yet, and {asked}"]
 
 
 def test_a_gif_leaves_frames_out(call, record, tmp_path):

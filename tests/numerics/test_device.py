@@ -55,7 +55,7 @@ def test_without_cupy(no_device, absent):
     absent("cupy")
     message = refusal()
     assert message.startswith("compute.backend: expected a working CuPy, got ")
-    assert f"Install it: {install_command('gpu')}. For CUDA 12 it is gpu-cuda12" in message
+    assert f"Install it: {install_command('gpu')}. For CUDA 12 the extra is gpu-cuda12" in message
     assert 'compute.backend="auto": its results are the same to the bit' in message
 
 

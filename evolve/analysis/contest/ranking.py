@@ -20,24 +20,24 @@ from evolve.analysis.figures.style import COLOURS, FAINT, INK, PAPER
 from evolve.errors import InputError, sanitize
 
 STEPS = 228_539_753
-"""Environment steps of the 200 generations of the benchmark of 2020 with the seed of the size "large". Other seeds
-take other numbers of steps."""
+"""The environment steps of the benchmark of 2020 (200 generations), with the seed of the contest size "large". Other
+seeds take other numbers of steps."""
 _PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
 
 _MARKERS = "os^Dv<"
 # Heights in inches of the upper panels, a bar, the axes around the bars, and the title of the figure.
 _LINES_HEIGHT, _ROW_HEIGHT, _AXES_HEIGHT, _TITLE_HEIGHT = 3.1, 0.42, 0.9, 0.5
-_NAME_CHARACTERS = 26  # in a line of a machine's name beside its bar; the legend has room for twice as many
+_NAME_CHARACTERS = 26  # in each line of a name beside a bar; a name in the legend may have twice as many
 # The box behind a number hides the lines that would cross the number.
 _BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
-_ROOM = 1.25  # the width of a panel in lengths of the longest bar; numbers stand beside the bars
+_AXIS_LENGTH = 1.25  # times the longest bar, to leave space for the numbers beside the bars
 
 
 @dataclass(frozen=True)
 class RankedRow:
     """A row of a contest file, compared with the rows of other files. A row is a measurement (`ContestRow`).
 
-    Each number of workers that a machine was timed with has a row, and so has its GPU.
+    A machine has a row for each timed number of workers, and a row for its GPU.
 
     Attributes:
         machine: The unique name of its machine.
@@ -155,7 +155,7 @@ def draw(ranking: ContestRanking) -> Any:
     best = [min(ranking.of(machine), key=lambda row: row.measured.seconds) for machine in ranking.machines]
     # Costs in several currencies have no common axis.
     priced = len({row.price.currency for row in best if row.price is not None}) == 1
-    # The figure has two parts: lines above, and below a row of bars for each machine.
+    # The upper part of the figure has lines. The lower part has a row of bars for each machine.
     below = _AXES_HEIGHT + _ROW_HEIGHT * len(best)
     figure = style.new_figure(_LINES_HEIGHT + below + _TITLE_HEIGHT)
     top, bottom = figure.subfigures(2, 1, height_ratios=(_LINES_HEIGHT, below))
@@ -256,6 +256,6 @@ def _bars(
     panel.set_yticks(places, names)
     # The y axis points down, so that the first machine is at the top.
     panel.set_ylim(len(values) - 0.4, -0.6)
-    panel.set_xlim(0, _ROOM * widest)
+    panel.set_xlim(0, _AXIS_LENGTH * widest)
     panel.grid(False, axis="y")
     panel.tick_params(axis="y", length=0)

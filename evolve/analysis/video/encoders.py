@@ -18,7 +18,7 @@ _GIF_FPS = 12.5
 _STILL_TIME = 3.0  # seconds from the start of a film to the picture that represents it
 _COLOURS = 63  # the number of colours of one picture of a GIF
 _TRANSPARENT = _COLOURS  # the index of the transparent colour, which follows all others
-RARE_COLOURS = 16  # places for the colours of small parts in a palette, if the usual palette distorts such colours
+RARE_COLOURS = 16  # palette entries for the colours of small parts, if the usual palette distorts such colours
 _BACKGROUNDS = 4  # the most frequent colours, which stay exact in a palette with rare colours
 _FAR = 32  # colours are far from each other if one channel differs by more (of 256)
 
@@ -45,7 +45,7 @@ class Mp4:
         self._stream.pix_fmt = "yuv420p"
         self._stream.thread_count = 1  # with several threads x264 may encode equal pictures to different bytes
         self._frame = av.VideoFrame.from_image
-        # For all pictures. By default it would start a thread for each core, and a process that forks could then hang.
+        # One for all pictures, used with one thread: by default it has one for each core, and a fork could then hang.
         self._reformatter = av.video.reformatter.VideoReformatter()
         self._written = 0  # pictures
 
@@ -68,7 +68,7 @@ class Mp4:
 class Gif:
     """A GIF in an endless loop. It has fewer than 19 pictures per second, with 63 colours each, so it is small.
 
-    The duration of a picture is known when the next different picture comes. Then the encoder writes the picture.
+    A picture is written when the next different picture comes, because only then is its duration known.
     Pillow's own writer would keep all pictures in memory until the end. Pictures and fps are as in `Mp4`.
     """
 
@@ -85,7 +85,7 @@ class Gif:
         self._file = path.open("wb")
 
     def write(self, picture: Any, times: int) -> None:
-        """Show a picture as long as `times` pictures. Only the part that differs from the last picture is written."""
+        """Show a picture for the time of `times` pictures. Only the part that differs from the last one is written."""
         if self._newest is None:
             # The head has the size and the endless loop. Each picture has its own palette (`include_color_table`).
             head, _ = self._gif.getheader(self._quantize(picture), info={"loop": 0})
@@ -156,9 +156,9 @@ class Gif:
 def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
     """Return a quantized picture that shows the most frequent colours of the picture exactly.
 
-    If two of these colours share an entry of the palette, only the more frequent one is exact. Pillow searches a
-    palette in steps of four levels, so white may become almost white in some pictures. Unchanged pixels are not drawn
-    again, so the white that a moving body uncovers would differ from the white around it.
+    The reason: Pillow searches a palette in steps of four levels, so white may become almost white in some pictures.
+    Unchanged pixels are not drawn again, so white that a moving body uncovers would differ from the white around it.
+    If two of these colours share an entry of the palette, only the more frequent one is exact.
     """
     # Each pixel as one number. Its fourth byte is always 255.
     pixels = np.asarray(picture.convert("RGBX")).view(np.uint32)[..., 0]
@@ -178,7 +178,7 @@ def _with_exact_backgrounds(picture: Any, quantized: Any) -> Any:
 def _frequent(pixels: UInt8) -> list[int]:
     """Return red, green and blue of at most `RARE_COLOURS` frequent colours of pixels [n, 3], far from each other.
 
-    Each is the exact colour of some pixels, and not a mean. The colours of smoothed edges do not use up the palette.
+    Each is the exact colour of some pixels, not a mean. Similar shades, as of smoothed edges, do not fill the palette.
     """
     # One number for each colour: `np.unique` is many times slower for rows.
     codes, counts = np.unique(pixels.astype(np.int64) @ (65536, 256, 1), return_counts=True)

@@ -47,8 +47,8 @@ _FULL_LIGHT = 0.02  # weaker activity never gets the full light, even if no rece
 _FAINTEST = 0.04  # the share of the strongest activity below which a connection stays dark
 _NARROWEST = 320  # pixels: narrower frames are enlarged
 _HIGHEST = 1080  # pixels of an enlarged frame
-_WIDE = 2.0  # the width of a frame with the network below it, in heights
-_RESERVED = (("step", "0000"), ("return", "-000.00"))  # a name, and a text as wide as the room for its value
+_WIDE = 2.0  # a frame that is wider than this, in heights, has the network below it
+_RESERVED = (("step", "0000"), ("return", "-000.00"))  # a name, and a text as wide as the reserved space
 _PANEL_WIDTH = (0.5, 0.75)  # the least and the greatest width of the network panel, as a share of the frame's width
 
 
@@ -97,7 +97,7 @@ class NetworkPanel:
             for neuron, place in row.items()
         ]
         self._radius = _SCALE * min(6.5, max(1.5, 0.36 * self._pitch))
-        self._width = (2.3 if len(self._shown) > _FEW else 4.0) * size[0] / 400
+        self._line_width = (2.3 if len(self._shown) > _FEW else 4.0) * size[0] / 400
         self._strongest_signal = 0.0
         # A number for each neuron of the first layer, and one number for each other layer.
         self._strongest_nodes = [
@@ -129,7 +129,7 @@ class NetworkPanel:
         self._last_layer = len(places) - 1
 
     def _at(self, points: Float64) -> Float64:
-        """Return points (layer, height) in pixels of the enlarged drawing."""
+        """Convert points (layer, height between 0 and 1) to pixels of the enlarged drawing."""
         x = self._left + points[..., 0] / self._last_layer * (self._right - self._left)
         y = self._bottom - points[..., 1] * (self._bottom - self._top)
         return _SCALE * np.stack([x, y], axis=-1)
@@ -176,7 +176,7 @@ class NetworkPanel:
             share = float(shares[n])
             if share > _FAINTEST:
                 light = POSITIVE if signals[n] > 0 else NEGATIVE
-                width = round(_SCALE * (0.7 + self._width * share))
+                width = round(_SCALE * (0.7 + self._line_width * share))
                 draw.line(self._lines[n], _mixed(_RESTING, light, share**0.6), width)
         self._draw_neurons(draw, activity)
         # Texts are written on the reduced picture, in their final size.
@@ -239,7 +239,7 @@ class Painter:
     Args:
         frame: [H, W, 3], the first frame.
         max_width: The largest width of the film, in pixels.
-        with_network: Whether the film has room for a network beside the frames.
+        with_network: Whether the film has a panel for a network, beside or below the frames.
     """
 
     def __init__(self, frame: UInt8, max_width: int | None, with_network: bool = False) -> None:
@@ -249,22 +249,23 @@ class Painter:
         is_beside = with_network and not is_below
         # The width of the panel, as a share of the frame's width. The panel is square if the limits allow it.
         panel = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if is_beside else 0.0
-        # A narrow frame is enlarged by a whole number, unless the film would be higher than `_HIGHEST`, or wider than
-        # `max_width`.
+        # A narrow frame is enlarged by a whole number, to at most `_HIGHEST` pixels of height. If the film would be
+        # wider than `max_width`, the factor is smaller, and need not be whole.
         scale = float(max(1, min(math.ceil(_NARROWEST / width), _HIGHEST // height)))
         if max_width is not None and width * (1 + panel) * scale > max_width:
             scale = max_width / (width * (1 + panel))
         self._frame_size = round(width * scale), round(height * scale)
         # H.264 requires even sizes, so the film may have one more column, and the strip one more line.
-        whole = round(self._frame_size[0] * (1 + panel))
-        whole += whole % 2
-        self._text_size = max(12, min(20, whole // 38))
-        self._rows = 1 if whole >= 36 * self._text_size else 2
+        film_width = round(self._frame_size[0] * (1 + panel))
+        film_width += film_width % 2
+        self._text_size = max(12, min(20, film_width // 38))
+        self._rows = 1 if film_width >= 36 * self._text_size else 2
         self._strip = round(self._text_size * (0.8 + 1.3 * self._rows))
+        # A panel below the frame is as wide as the frame, and half as high as wide.
         below = round(_PANEL_WIDTH[0] * self._frame_size[0]) if is_below else 0
         self._strip += (self._frame_size[1] + self._strip + below) % 2
-        self.size = whole, self._frame_size[1] + self._strip + below
-        # The left upper corner of the panel, which reaches to the right lower corner of the picture; None without it.
+        self.size = film_width, self._frame_size[1] + self._strip + below
+        # The upper left corner of the panel, or None. The panel extends to the lower right corner of the picture.
         self._corner: tuple[int, int] | None = None
         if with_network:
             self._corner = (0, self._strip + self._frame_size[1]) if is_below else (self._frame_size[0], self._strip)
@@ -279,7 +280,8 @@ class Painter:
             larger = self._frame_size[0] > seen.size[0]
             seen = seen.resize(self._frame_size, image.Resampling.NEAREST if larger else image.Resampling.LANCZOS)
         page = image.new("RGB", self.size, _PAPER)
-        # If the film is a column wider than the frame, and no panel is beside it, the last column is shown twice.
+        # Paste the frame at the right, and then at the left. If the film is a column wider than the frame, the last
+        # column of the frame is thus shown twice. A panel at the right covers the first copy.
         for x in (self.size[0] - self._frame_size[0], 0):
             page.paste(seen, (x, self._strip))
         if self._corner is not None:
@@ -294,8 +296,8 @@ class Painter:
         margin = self._text_size * 3 // 4
         letters = font(self._text_size, label.environment, label.episode)
         draw.line([(0, self._strip - 1), (width, self._strip - 1)], _LINE)
-        first = 1.05 * self._text_size
-        last = first + 1.3 * self._text_size * (self._rows - 1)
+        first_y = 1.05 * self._text_size  # of the first row of text
+        last_y = first_y + 1.3 * self._text_size * (self._rows - 1)
         values = {"step": f"{label.step}", "return": number(label.returned)}
         # Each value has a reserved place, so that nothing moves when a value grows.
         gap = 0.4 * self._text_size
@@ -303,12 +305,12 @@ class Painter:
             letters.getlength(name) + gap + max(letters.getlength(values[name]), letters.getlength(widest))
             for name, widest in _RESERVED
         ]
-        # In two rows, the values are below the names. In one row, they are at the right end.
+        # The values have the second row to themselves. If there is one row, they are at its right end.
         begin = margin if self._rows == 2 else width - 2 * margin - sum(places)
         x = begin
         for (name, value), place in zip(values.items(), places, strict=True):
-            draw.text((x, last), name, _FAINT, letters, "lm")
-            draw.text((x + letters.getlength(name) + gap, last), value, _INK, letters, "lm")
+            draw.text((x, last_y), name, _FAINT, letters, "lm")
+            draw.text((x + letters.getlength(name) + gap, last_y), value, _INK, letters, "lm")
             x += place + margin
         room = (width if self._rows == 2 else begin) - 3 * margin
         # Long texts get smaller letters before they are cut.
@@ -318,8 +320,8 @@ class Painter:
         name_room = max(room / 2, room - letters.getlength(label.episode))
         name = shortened(texts[0], letters, name_room)
         episode = shortened(texts[1], letters, room - letters.getlength(name))
-        draw.text((margin, first), name, _INK, letters, "lm")
-        draw.text((2 * margin + letters.getlength(name), first), episode, _FAINT, letters, "lm")
+        draw.text((margin, first_y), name, _INK, letters, "lm")
+        draw.text((2 * margin + letters.getlength(name), first_y), episode, _FAINT, letters, "lm")
 
     def card(self, title: str, below: str, network: DrawnNetwork | None) -> Any:
         """Return a title card with a line below the title. The next pictures show this network."""
@@ -332,7 +334,7 @@ class Painter:
         width, height = self.size
         large = font(min(width // 14, 3 * self._text_size), title)
         small = font(round(1.25 * self._text_size), below)
-        # The title ends above the middle ("d": descender), and the line about the result begins below it ("a").
+        # Pillow's anchors: the title ends above the middle ("md"), and the line about the result begins below ("ma").
         title, below = (_in_lines(text, letters, width * 0.9) for text, letters in ((title, large), (below, small)))
         middle, gap = (width / 2, height / 2), self._text_size / 2
         draw.text((middle[0], middle[1] - gap / 2), title, _INK, large, "md", align="center")
@@ -364,7 +366,7 @@ def shortened(text: str, letters: Any, room: float) -> str:
     """Return a text, cut to fit into `room` pixels."""
     if letters.getlength(text) <= room:
         return text
-    # Find the smallest number of letters to cut by bisection.
+    # Find by bisection the smallest number of letters to cut.
     cuts = range(1, len(text))
     place = bisect_left(cuts, True, key=lambda cut: letters.getlength(f"{text[:-cut]}…") <= room)
     return f"{text[: -(1 + place)]}…"
