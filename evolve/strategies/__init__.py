@@ -11,6 +11,7 @@ of networks and environments, so it can also maximize any function of a vector:
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from evolve.config.options import fold
 from evolve.config.registry import meanings
 from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout, Genomes, VectorLayout, check_genomes, one_genome
+from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float64, check_shape
 from evolve.strategies.pruning_schedules import PruningOptions, PruningRounds
 from evolve.strategies.strategy import (
@@ -41,6 +43,7 @@ __all__ = [
     "runs_on_every_rank", "searches", "shared_mask", "wanted_traces",
 ]  # fmt: skip
 
+_CHECKED_GENERATIONS, _CHECKED_CANDIDATES = 4, 16  # of a strategy of another package, in a trial of a resumed run
 _PROPOSALS = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
     "xnes": "cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga",
@@ -180,22 +183,22 @@ def from_table(
     return made
 
 
-def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> None:
+def check(section: Section, make: Callable[[], Strategy[Any]], layout: GenomeLayout, population: int) -> None:
     """Call the methods of a strategy of another package, and check their results.
 
     Args:
         section: The section of the experiment that names the strategy. Nothing is checked for a built-in one.
-        strategy: The strategy that the section describes.
+        make: Returns a new strategy that the section describes.
         layout: The layout of the genomes.
         population: P.
 
     Raises:
         InputError: A method raises an exception or returns a wrong type or shape. Or a candidate has other bits in a
-            second call, after `tell`, or after the state was stored and read back.
+            second call, after `tell`, or after a new strategy has read the stored state.
     """
     if not is_added(section):
         return
-    W = layout.num_weights
+    strategy, W = make(), layout.num_weights
 
     def ask_last(state: Any, generation: int, n: int = 1) -> Genomes:
         """Return the last n candidates, or all if there are fewer."""
@@ -227,7 +230,6 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
     with STRATEGIES.as_input_error(section, "outcome"):
         if unknown := set(strategy.outcome(state)) - {"front", "archive"}:
             raise ValueError(f"expected front or archive, got {', '.join(map(str, unknown))}")
-    # Generation 1 must not depend on whether the state was stored in between. Otherwise a resumed run would differ.
     following = ask_twice(state, 1)
     with STRATEGIES.as_input_error(section, "tell"):
         again = strategy.tell(before, AskedGenomes(strategy, before, 0, population, W), results)
@@ -238,6 +240,34 @@ def check(section: Section, strategy: Strategy[Any], layout: GenomeLayout, popul
         _check_arrays(arrays)
         if ask_last(strategy.from_arrays(arrays), 1).weights.tobytes() != following:
             raise ValueError("the state that was read back gives other candidates")
+        _check_resumed(make, population, W, results)
+
+
+def _check_resumed(make: Callable[[], Strategy[Any]], population: int, W: int, results: Results) -> None:
+    """Raise ValueError unless a run that is resumed after each of some generations has the same candidates.
+
+    A resumed run makes a new strategy, which reads the state. So the runs differ if a strategy keeps something outside
+    of its state, such as an archive in an attribute.
+
+    results: Valid results of a generation. The check replaces all but the traces by made-up numbers.
+    """
+    whole, resumed = make(), make()
+    state, read = whole.start(), resumed.start()
+    for generation in range(_CHECKED_GENERATIONS):
+        numbers = Stream(0, Purpose.CHECK, generation)
+        fitness, measures = numbers.uniform(population), results.measures
+        sums = None if results.sums is None else whole.sums(state, generation, fitness, slice(0, W))
+        measures = None if measures is None else numbers.uniform(*measures.shape)
+        told = replace(results, fitness=fitness, sums=sums, measures=measures)
+        state = whole.tell(state, AskedGenomes(whole, state, generation, population, W), told)
+        read = resumed.tell(read, AskedGenomes(resumed, read, generation, population, W), told)
+        arrays = resumed.to_arrays(read)
+        resumed = make()
+        read = resumed.from_arrays(arrays)
+        candidates = np.arange(population)[-_CHECKED_CANDIDATES:]
+        asked = [each.ask(at, generation + 1, candidates) for each, at in ((whole, state), (resumed, read))]
+        if asked[0] != asked[1] or whole.champion(state) != resumed.champion(read):
+            raise ValueError("a resumed run asks for other candidates; keep all that tell changes in the state")
 
 
 def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> Strategy[Any]:

@@ -3,7 +3,7 @@
 import logging
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -327,7 +327,7 @@ def validate_new_run(experiment: Experiment) -> None:
     NETWORKS.validate(config.network)
     STRATEGIES.validate(config.strategy, experiment.network)
     strategy = experiment.strategy(0)
-    strategies.check(config.strategy, strategy, experiment.network, config.population)
+    strategies.check(config.strategy, partial(experiment.strategy, 0), experiment.network, config.population)
     for wrapper in config.env.wrappers:
         # A module below gymnasium.wrappers has the same class.
         module, _, name = wrapper.name.partition(":")

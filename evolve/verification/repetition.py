@@ -64,6 +64,10 @@ class _Repetition:
     def _manifests(self) -> tuple[dict[str, str], ...]:
         return manifest_texts(self.run.header.manifest, self.local_manifest)
 
+    @property
+    def _has_added_strategy(self) -> bool:
+        return strategies.is_added(self.experiment.config.strategy)
+
     def _held_out_difference(self, stored: HeldOut, repeated: HeldOut) -> FirstDifference | None:
         """Return the difference of the held-out episodes in the file and here; None if they are equal."""
         # The seeds follow from the seed of the run alone, so different seeds mean that the file was changed.
@@ -95,7 +99,8 @@ class _Repetition:
             return Verdict(True, equal)
         place = found.generation, found.candidate, found.episode
         sides = Side(str(self.run.path), found.returns[0]), Side(HERE, found.returns[1])
-        cause, why = explain(found.what, None, self.run.header.seed)
+        what = "hidden" if found.what == "log" and self._has_added_strategy else found.what
+        cause, why = explain(what, None, self.run.header.seed)
         return Verdict(False, found.summary, cause, why, *place, None, found.what, sides, manifests=self._manifests)
 
 
@@ -234,19 +239,18 @@ class RunRepetition(_Repetition):
             same = playing.initial_fingerprints(self.run, self.experiment) == record.genome_fingerprints
             # If most initial genomes differ, the run has another seed. If a few differ, the log was changed.
             if 2 * np.count_nonzero(same) < len(same):
-                return self._kind_of_initial
+                return self._kind_of_genomes
         if fingerprint != int(record.genome_fingerprints[record.champion_candidate]):
             return "weights"
         return None if same is None or same.all() else "log"
 
     @property
-    def _kind_of_initial(self) -> str:
-        """The kind of a difference in the genomes of generation 0.
+    def _kind_of_genomes(self) -> str:
+        """The kind of a difference in genomes: "added" for a strategy of another package, whose code may have changed.
 
-        The genomes of a built-in strategy follow from the seed ("init"). The code of another package may have changed
-        ("added").
+        The genomes of generation 0 of a built-in strategy follow from the seed ("init").
         """
-        return "added" if strategies.is_added(self.experiment.config.strategy) else "init"
+        return "added" if self._has_added_strategy else "init"
 
     def _champion_difference(self, generation: int, log: CandidateLog, kind: str | None) -> Verdict | None:
         """Return the difference of a champion's log in the file and its log here; None if they are equal.
@@ -328,8 +332,8 @@ class RunRepetition(_Repetition):
         """
         # Only an episode can be played again for a diagnosis.
         if (key := difference.key) is None:
-            if difference.what == "genome" and difference.generation == 0:
-                difference = replace(difference, what=self._kind_of_initial)
+            if difference.what == "genome" and (self._has_added_strategy or difference.generation == 0):
+                difference = replace(difference, what=self._kind_of_genomes)
             kind = refine(difference.what, difference.generation, self._manifests)
             cause, why = explain(kind, None, self.run.header.seed)
             return replace(self._verdict(difference), cause=cause, why=why)

@@ -262,7 +262,10 @@ _REASONS: dict[Cause, dict[str, str]] = {
     "strategy": {
         "algebra": "the strategy's linear algebra is not portable, so its genomes depend on the machine as well",
         "function": "the fitness is a function of the user, and its code or arithmetic may differ here",
-        "added": "the strategy of another package asks for other genomes here, so its code or its version may differ",
+        "added": "the strategy of another package asks for other genomes here: its code or its version may differ, "
+        "or it keeps something outside of its state",
+        "hidden": "the strategy of another package may keep something outside of its state, or draw random numbers "
+        "elsewhere; otherwise the file was changed",
     },
     "environment": {
         "reset": "the observations of reset differ already: the environment differs, or its seed",

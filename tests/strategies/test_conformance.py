@@ -5,9 +5,10 @@ import json
 import subprocess
 import sys
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -66,6 +67,7 @@ VARIANTS = [  # every strategy with its defaults, so that a new one needs no lin
     {"name": "sep-cma-es", "pruning_every": 2, "pruning_control": True, "restart_after": 1, "restart_from": "anew"},
 ]
 P = 20
+HILL_CLIMBER = {"name": "hill-climber"}  # examples/outside
 FEWEST = {"cma-es": 4, "sep-cma-es": 4}  # candidates; else 2
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
 START = pruned(
@@ -306,15 +308,15 @@ def _random_later(_made, _state, generation, candidates):
     ],
 )
 def test_an_added_strategy_that_breaks_the_contract_is_refused(monkeypatch, name, replacement, fault):
-    made = strategy({"name": "hill-climber"})
-    strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+    made = strategy(HILL_CLIMBER)
+    strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
     monkeypatch.setattr(type(made), name, replacement)
     with pytest.raises(InputError, match=rf"^strategy\.name: .*got hill-climber, whose .*{fault}"):
-        strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
 
 
 def test_an_added_strategy_whose_tell_draws_elsewhere_is_refused(monkeypatch):
-    made = strategy({"name": "hill-climber"})
+    made = strategy(HILL_CLIMBER)
     tell, signs = type(made).tell, itertools.cycle((1.0, -1.0))
 
     def tell_by_chance(self, state, genomes, results):
@@ -324,11 +326,27 @@ def test_an_added_strategy_whose_tell_draws_elsewhere_is_refused(monkeypatch):
     with pytest.raises(
         InputError, match=r"whose tell fails .*a second call with the same results gives other candidates"
     ):
-        strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+
+
+def test_an_added_strategy_that_keeps_something_outside_of_its_state_is_refused(monkeypatch):
+    """A resumed run has a new strategy, which has not seen the earlier generations."""
+    kind = type(strategy(HILL_CLIMBER))
+    tell, archives = kind.tell, weakref.WeakKeyDictionary()
+
+    def tell_with_archive(self, state, genomes, results):
+        archive = archives.setdefault(self, [])
+        archive.append(results.fitness.max())
+        sign = 1.0 if len(archive) < 4 else -1.0
+        return tell(self, state, genomes, replace(results, fitness=sign * results.fitness))
+
+    monkeypatch.setattr(kind, "tell", tell_with_archive)
+    with pytest.raises(InputError, match="a resumed run asks for other candidates; keep all that tell changes in the"):
+        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
 
 
 def test_an_error_in_validate_of_an_added_strategy_is_refused(monkeypatch):
-    kind = type(strategy({"name": "hill-climber"}))
+    kind = type(strategy(HILL_CLIMBER))
     monkeypatch.setattr(kind, "validate", staticmethod(lambda *_: 1 / 0), raising=False)
     with pytest.raises(InputError, match=r"got hill-climber, whose validate fails \(ZeroDivisionError"):
         strategies.STRATEGIES.validate({"name": "hill-climber"}, NETWORK)
@@ -342,13 +360,13 @@ def test_an_error_in_validate_of_an_added_strategy_is_refused(monkeypatch):
     ],
 )
 def test_sums_and_measures_of_an_added_strategy_have_their_shapes(monkeypatch, name, attribute, wrong, right):
-    made = strategy({"name": "hill-climber"})
+    made = strategy(HILL_CLIMBER)
     monkeypatch.setattr(type(made), *attribute)
     monkeypatch.setattr(type(made), name, lambda *_: wrong)
     with pytest.raises(InputError, match=rf"whose {name} fails .*expected .*1, 2\]|P, D\]"):
-        strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
     monkeypatch.setattr(type(made), name, lambda *_: right)
-    strategies.check({"name": "hill-climber"}, made, NETWORK, P)
+    strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
 
 
 def test_one_that_grows_learns_from_the_first_as_if_they_were_all(table):

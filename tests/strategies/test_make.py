@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -70,12 +71,13 @@ def test_five_lines_are_enough():
     ],
 )
 def test_a_strategy_of_another_package_is_checked_before_a_run(monkeypatch, method, result, fault):
-    strategy = make("hill-climber", genome_size=3, population=8)  # examples/outside
-    strategies.check({"name": "hill-climber"}, strategy, VectorLayout(3), 8)
+    made = partial(make, "hill-climber", genome_size=3, population=8)  # examples/outside
+    strategy = made()
+    strategies.check({"name": "hill-climber"}, made, VectorLayout(3), 8)
     original = getattr(type(strategy), method)
     monkeypatch.setattr(type(strategy), method, lambda self, *given: result(original(self, *given)))
     with pytest.raises(InputError) as wrong:
-        strategies.check({"name": "hill-climber"}, strategy, VectorLayout(3), 8)
+        strategies.check({"name": "hill-climber"}, made, VectorLayout(3), 8)
     assert fault in str(wrong.value)
 
 
