@@ -34,6 +34,7 @@ from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
 from evolve.config import Config, assignments
 from evolve.errors import EpisodeError, InputError, check_path, pluralize
+from evolve.store.disk import releasing_locks
 from evolve.training import Experiment
 from evolve.training.experiment import PlannedRun, load_config, prepare
 from evolve.training.fitness import check_not_importing
@@ -221,7 +222,8 @@ def train(
     def work(coordinator: Coordinator) -> bytes:
         plan = given or make_plan()
         file = plan.path.absolute()
-        with closing(evolve_here(ranks, coordinator, plan, options, options.reporter)) as generations:
+        generations = evolve_here(ranks, coordinator, plan, options, options.reporter)
+        with releasing_locks(file), closing(generations):
             see(plan, generations)
         # All ranks return the same run, so rank 0 sends the path and the content of the run file.
         image = file.read_bytes() if file.stat().st_size < _MAX_SENT_BYTES else None
@@ -354,13 +356,15 @@ def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOp
         # The other ranks already wait for an answer. So even an error of the plan must be sent to them, below.
         plan = make_plan()
         coordinator = ranks.coordinator()
-        for generation in evolve_here(ranks, coordinator, plan, options, options.reporter):
-            if ranks.transport.size > 1:
-                ranks.release(pack_generation(generation))
-                # To receive the generation, the other ranks left `serve`. They enter it again without the experiment,
-                # so the coordinator must send the experiment again.
-                coordinator.forget_setup()
-            yield generation
+        generations = evolve_here(ranks, coordinator, plan, options, options.reporter)
+        with releasing_locks(plan.path.absolute()), closing(generations):
+            for generation in generations:
+                if ranks.transport.size > 1:
+                    ranks.release(pack_generation(generation))
+                    # To receive the generation, the other ranks left `serve`. They enter it again without the
+                    # experiment, so the coordinator must send the experiment again.
+                    coordinator.forget_setup()
+                yield generation
     except GeneratorExit:  # all ranks have left the loop of the script, so no rank waits for an answer
         raise
     except BaseException as error:

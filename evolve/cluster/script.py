@@ -142,8 +142,9 @@ class Collective:
             if not self.leads:
                 return self.follow(self.close)
             # Calls may be nested, so the outer value is restored at the end.
-            outer, _THREAD.leads = getattr(_THREAD, "leads", False), True
+            outer = getattr(_THREAD, "leads", False)
             try:
+                _THREAD.leads = True
                 answer = work(self.coordinator())
             except BaseException as error:
                 # Also after KeyboardInterrupt and SystemExit, because the other ranks wait for an answer.

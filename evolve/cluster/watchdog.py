@@ -29,6 +29,7 @@ from pathlib import Path
 from types import FrameType
 
 from evolve.errors import EpisodeTimeout, Interrupted
+from evolve.store.disk import uninterrupted
 
 SOON = 1.0
 """After `interrupt_soon`, watched code is interrupted if it does not call `pat` for this number of seconds."""
@@ -73,6 +74,7 @@ class Watchdog:
         self._warned = False  # whether the first of two alarms has rung
         self._raised = 0  # how often EpisodeTimeout was raised since the last `pat`
         self._paused = False
+        self._watched: FrameType | None = None  # the frame of the `with` block; None if `pat` armed the watchdog
         self._handles_suspension = False
         self._hurries = False  # whether alarms come after `SOON` seconds and raise Interrupted
         # The time at which the alarm of the program is due, and the seconds between its later alarms.
@@ -85,7 +87,8 @@ class Watchdog:
         if now - self._patted_at < self._every or threading.current_thread() is not threading.main_thread():
             return
         if self._patted_at == -math.inf:
-            self._begin(now)
+            with uninterrupted():
+                self._begin(now)
         else:
             self._set_alarm()
             if now - self._delayed_at > patience(self._limit):  # the traceback was due meanwhile
@@ -113,6 +116,10 @@ class Watchdog:
         """Watch nothing until the next call of `pat`."""
         if self._patted_at == -math.inf:
             return
+        with uninterrupted():
+            self._end()
+
+    def _end(self) -> None:
         _WATCHING.remove(self)
         faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -138,14 +145,22 @@ class Watchdog:
                 self.pat()
 
     def __enter__(self) -> "Watchdog":
-        self.pat()
-        return self
+        # Python calls no `__exit__` if Ctrl-C raises KeyboardInterrupt here.
+        try:
+            self._watched = sys._getframe(1)
+            self.pat()
+            return self
+        except BaseException:
+            self.disarm()
+            raise
 
     def __exit__(self, *error: object) -> None:
         self.disarm()
+        self._watched = None  # a frame keeps all its variables alive
 
     def _begin(self, now: float) -> None:
         self._hurries = False
+        self._patted_at = now
         _WATCHING.append(self)
         earlier = signal.signal(signal.SIGALRM, self._interrupt)
         self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
@@ -175,11 +190,16 @@ class Watchdog:
         if descriptor is not None:
             faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)
 
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+    def _interrupt(self, _number: int, frame: FrameType | None) -> None:
         """Interrupt the watched code at the second alarm.
 
         The first alarm may be due only because SIGSTOP, which no process can handle, has stopped this process.
         """
+        if self._watched is not None and not _is_running(self._watched, frame):
+            # Ctrl-C has ended the block at the one moment at which `__exit__` could not disarm the watchdog. An
+            # exception would end other code, such as a notebook's kernel.
+            self.__exit__()
+            return
         if self._paused:
             # The alarm rings at intervals during the pause. Each time it puts the traceback off.
             self._delay_traceback(time.monotonic())
@@ -195,6 +215,13 @@ class Watchdog:
                 self._delay_traceback(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
         self._warned = True
+
+
+def _is_running(watched: FrameType, frame: FrameType | None) -> bool:
+    """Return whether a frame is the innermost frame of the main thread, or a caller of it."""
+    while frame is not None and frame is not watched:
+        frame = frame.f_back
+    return frame is not None
 
 
 _WATCHING: list[Watchdog] = []

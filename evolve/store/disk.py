@@ -326,8 +326,8 @@ def _has_started(pid: int) -> bool:
     return False
 
 
-_HELD: set[int] = set()
-"""The descriptors of the locks that this process holds."""
+_HELD: dict[int, "Lock"] = {}
+"""The locks that this process holds, by their descriptors."""
 flush_of: dict[Path, Callable[[], None]] = {}
 """For each run file that this process writes for a script, the function that flushes it."""
 
@@ -345,7 +345,7 @@ def _close_in_fork() -> None:
     flush_of.clear()
     # A fork shares the lock of its parent, and the lock lasts until both have closed the file.
     while _HELD:
-        os.close(_HELD.pop())
+        os.close(_HELD.popitem()[0])
 
 
 os.register_at_fork(after_in_child=_close_in_fork)
@@ -360,13 +360,17 @@ class Lock:
     def __init__(self, path: Path) -> None:
         _check_protected(path)
         self._path = _lock_of(path)
-        while not self._take(path):  # the last owner removed the lock file after this process had opened it
-            os.close(self._descriptor)
-        # On a full disk, or in the file of another user, the lock holds without the name of its owner.
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._descriptor, 0)  # a killed process leaves its name behind
-            os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
-        _HELD.add(self._descriptor)
+        self._descriptor = -1
+        self._thread = threading.get_ident()
+        # If Ctrl-C raises KeyboardInterrupt, no caller gets this lock.
+        with on_error(self.release), uninterrupted():
+            while not self._take(path):  # the last owner removed the lock file after this process had opened it
+                os.close(self._descriptor)
+            # On a full disk, or in the file of another user, the lock holds without the name of its owner.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, 0)  # a killed process leaves its name behind
+                os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+            _HELD[self._descriptor] = self
 
     def _take(self, path: Path) -> bool:
         """Open and lock the lock file of a run file; return whether it is still in its place."""
@@ -386,13 +390,33 @@ class Lock:
 
     def release(self) -> None:
         """Let other processes write."""
-        if self._descriptor not in _HELD:  # released before, or in a fork of the process that holds the lock
-            return
-        with contextlib.suppress(OSError):
-            # If this lock file was removed, another process may have put its own there. Remove the file before the lock
-            # is released: afterwards another process could have locked it.
-            if self._is_in_place():
-                self._path.unlink()
-        _HELD.remove(self._descriptor)
-        os.close(self._descriptor)
-        self._descriptor = -1  # another lock may get the same descriptor
+        with uninterrupted():
+            if self._descriptor not in _HELD:  # released before, or in a fork of the process that holds the lock
+                return
+            with contextlib.suppress(OSError):
+                # If this lock file was removed, another process may have put its own there. Remove the file before the
+                # lock is released: afterwards another process could have locked it.
+                if self._is_in_place():
+                    self._path.unlink()
+            del _HELD[self._descriptor]
+            os.close(self._descriptor)
+            self._descriptor = -1  # another lock may get the same descriptor
+
+    def is_of(self, path: Path, thread: int) -> bool:
+        """Return whether this is the lock of a run file, taken by a thread (`threading.get_ident`)."""
+        return self._path == _lock_of(path) and self._thread == thread
+
+
+@contextmanager
+def releasing_locks(path: Path) -> Iterator[None]:
+    """Release locks of a run file that the block has taken and not released.
+
+    Ctrl-C may raise KeyboardInterrupt between the call that opens a file and the `with` that would close it.
+    """
+    earlier, thread = list(_HELD.values()), threading.get_ident()
+    try:
+        yield
+    finally:
+        for lock in list(_HELD.values()):
+            if lock not in earlier and lock.is_of(path, thread):
+                lock.release()

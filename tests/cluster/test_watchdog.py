@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from conftest import LONG, wait_for
+from interrupts import interrupted_at_each_line
 from wire import Wire
 
 import evolve
@@ -147,10 +148,24 @@ def test_the_handler_of_an_alarm_that_was_set_before_may_raise(alarms, tmp_path)
         raise TimeoutError("too long")
 
     for env in ({"id": "CartPole-v1", "on_failure": "worst"}, {"id": "CartPole-v1", "engine": "exact"}):
-        signal.signal(signal.SIGALRM, end)
-        signal.setitimer(signal.ITIMER_REAL, 0.6)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 1000.0)
+
+        def begin(generation):
+            """Begin to count when the environment and the modules have been loaded."""
+            if generation.number == 0:
+                signal.signal(signal.SIGALRM, end)
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
+
         with pytest.raises(TimeoutError, match="too long"):
-            evolve.train(env=env, network="mlp", generations=1_000_000, population=16, output=tmp_path / env["id"])
+            evolve.train(
+                env=env,
+                network="mlp",
+                generations=1_000_000,
+                population=16,
+                output=tmp_path / env["id"],
+                callbacks=[begin],
+            )
         assert signal.getsignal(signal.SIGALRM) is end
         shutil.rmtree(tmp_path / env["id"])
     assert alarms == []
@@ -256,6 +271,26 @@ def test_a_process_that_stood_still_explains_the_traceback(monkeypatch, capfd):
     first, *_, last = capfd.readouterr().err.splitlines()
     assert first.startswith("Timeout")
     assert last.startswith("evolve: this process made no progress for 1")
+
+
+def test_ctrl_c_at_any_moment_leaves_no_alarm_behind():
+    """Otherwise the alarm would end code that comes later, such as the next cell of a notebook, or its kernel."""
+
+    def handlers():
+        return signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGTSTP)
+
+    def watch():
+        with Watchdog(0.1, fatal=True):
+            pass
+
+    earlier, places = handlers(), []
+    for place in interrupted_at_each_line(watch, "cluster/watchdog.py"):
+        places.append(place)
+        # Nothing can disarm the watchdog before the first line of `__exit__`. Then its first alarm disarms it.
+        wait_for(lambda: handlers() == earlier)
+    assert len(places) > 20
+    with pytest.raises(EpisodeTimeout), Watchdog(0.1, fatal=False):
+        time.sleep(5.0)
 
 
 @pytest.mark.usefixtures("alarms")

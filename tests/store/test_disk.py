@@ -12,6 +12,7 @@ import h5py
 import pytest
 import warm
 from conftest import environment, finished, make_runs, wait_for
+from interrupts import interrupted_at_each_line
 
 import evolve
 from evolve import store
@@ -304,6 +305,20 @@ def test_a_second_release_leaves_other_locks_alone(tmp_path):
     with pytest.raises(InputError, match="is writing"):
         Lock(store.path_of(tmp_path, 1))
     second.release()
+
+
+def test_ctrl_c_at_any_moment_leaves_no_lock_behind(tmp_path):
+    path = store.path_of(tmp_path, 0)
+
+    def write():
+        with disk_module.releasing_locks(path):
+            Lock(path).release()
+
+    places = []
+    for place in interrupted_at_each_line(write, "store/disk.py"):
+        places.append(place)
+        Lock(path).release()
+    assert len(places) > 20
 
 
 def test_a_removed_lock_leaves_the_lock_in_its_place_alone(tmp_path):
