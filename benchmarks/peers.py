@@ -9,7 +9,8 @@ networks of 4, 8 and 2, 64 candidates (evolve: 65, 32 pairs and the centre), 4 e
 is run twice by one worker and twice by two, each time in a process of its own that may use as many cores as workers.
 The run's champion, the centre or the best candidate, plays the held-out episodes of evolve after each generation, until
 their mean return is 475. This evaluation, imports and the start of the process do not count as time. Compiling by JAX
-counts: it happens in each run. Finished runs are JSON files below the folder, and are not run again.
+counts: it happens in each run. The table also has the speed after the second generation, when all is compiled.
+Finished runs are JSON files below the folder, and are not run again.
 """
 
 import argparse
@@ -45,6 +46,7 @@ SCRIPT = Path(__file__)
 FOLDER = SCRIPT.parent / "peers"
 _WORKERS = (1, 2)
 _REPEATS = 2
+_COMPILING = 2  # generations, of which the first compile
 
 
 @dataclass(frozen=True)
@@ -77,16 +79,19 @@ def train(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any] 
     (seed,) = asked.seeds
     made = importlib.import_module(peer.module).train(seed, workers, asked.steps, **peer.settings)
     leads = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) == "0"
-    chain, aim, judging, mean = hashlib.sha256(), None, 0.0, 0.0
+    chain, aim, compiled, judging, mean = hashlib.sha256(), None, None, 0.0, 0.0
     begin = time.perf_counter()
-    for steps, digest, champion in made:
+    for generation, (steps, digest, champion) in enumerate(made, 1):
         seconds = time.perf_counter() - begin - judging
+        if generation == _COMPILING:
+            compiled = {"steps": steps, "seconds": seconds}
         chain.update(digest.encode())
         if leads and aim is None:
             mean = judge(champion(), seed, asked.episodes)
             aim = {"steps": steps, "seconds": seconds} if mean >= _AIM else None
         judging = time.perf_counter() - begin - seconds
-    return {"steps": steps, "seconds": seconds, "aim": aim, "digest": chain.hexdigest()} if leads else None
+    found = {"steps": steps, "seconds": seconds, "aim": aim, "compiled": compiled, "digest": chain.hexdigest()}
+    return found if leads else None
 
 
 def judge(act: Callable[[np.ndarray], Any], seed: int, episodes: int) -> float:
@@ -145,7 +150,8 @@ def show(folder: Path) -> None:
     found = {name: runs for name, runs in found.items() if runs}
     if not found:
         raise SystemExit(f"{folder}: expected JSON files of finished runs, got none. Run benchmarks/peers.py first.")
-    head = ["peer", "steps per second, 1 and 2 workers", "seconds to the aim", "steps to the aim", "lines"]
+    head = ["peer", "steps per second, 1 and 2 workers", "after the second generation"]
+    head += ["seconds to the aim", "steps to the aim", "lines"]
     head += ["seeds", *(f"same again, {workers}" for workers in _WORKERS), "same with 1 and 2"]
     print(markdown(head, (row(name, runs) for name, runs in found.items())))
     every = [run for runs in found.values() for run in runs]
@@ -160,11 +166,12 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     """Return the cells of a peer's row."""
     by_workers = {workers: [run for run in runs if run["machine"]["cores used"] == workers] for workers in _WORKERS}
     rates = [_median([run["steps"] / run["seconds"] for run in some]) for some in by_workers.values()]
+    later = [_median([_later_rate(run) for run in some]) for some in by_workers.values()]
     seeds = sorted({run["asked"]["seed"] for run in runs})
     reached = [run for run in runs if run["aim"]]
     lucky = {run["asked"]["seed"] for run in reached}
     share = "" if len(lucky) == len(seeds) else f" ({len(lucky)} of {len(seeds)} seeds)"
-    cells = [PEERS[name].title, ", ".join(f"{rate:,.0f}" for rate in rates)]
+    cells = [PEERS[name].title, *(", ".join(f"{rate:,.0f}" for rate in each) for each in (rates, later))]
     for what, digits in (("seconds", 1), ("steps", 0)):
         aims = [run["aim"][what] for run in reached]
         cells.append(f"{_median(aims):,.{digits}f}{share}" if aims else "not reached")
@@ -175,6 +182,14 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     ]
     of_workers = {(run["asked"]["seed"], run["machine"]["cores used"]): run["digest"] for run in runs}
     return [*cells, _same([[digest for (seed, _), digest in of_workers.items() if seed == s] for s in seeds])]
+
+
+def _later_rate(run: dict[str, Any]) -> float:
+    """Return the steps per second of a run after the generations that compile; NaN without a later generation."""
+    begin = run.get("compiled")
+    if begin is None or run["steps"] == begin["steps"]:
+        return float("nan")
+    return (run["steps"] - begin["steps"]) / (run["seconds"] - begin["seconds"])
 
 
 def lines_of(module: str) -> int:

@@ -98,7 +98,7 @@ class Sweep(Sequence[Run]):
             "held_out_high": [high for _, high in intervals],
             "held_out_failed": [np.nan if found is None else found.failed for found in held_out],
             **metrics,
-            "steps": [run._stored.steps for run in self.runs],
+            "steps": [run.steps for run in self.runs],
             "seconds": [run._stored.seconds for run in self.runs],
             "digest": ["" if generation is None else generation.digest for generation in last],
             "file": [str(run.path) for run in self.runs],

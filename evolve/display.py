@@ -2,6 +2,7 @@
 
 import atexit
 import importlib
+import time
 from collections.abc import Collection, Iterable, Sequence
 from io import StringIO
 from typing import Any, TextIO
@@ -14,6 +15,7 @@ from rich.text import Text
 
 _UNLIMITED = 10_000  # characters of a line; rich needs a number
 _GAP = 2  # characters between two columns
+_REFRESHES = 10  # of a notebook's bar per second, as often as rich refreshes a bar on a terminal
 _WIDE = 64  # characters of a terminal; a narrower one shows neither the unit nor the elapsed time
 
 
@@ -56,11 +58,15 @@ class NotebookDisplay(Display):
         """Show the bar."""
         # Only a notebook has IPython. By the handle from IPython, `update` replaces the output of the cell.
         self._cell = importlib.import_module("IPython.display").display(self, display_id=True)
+        self._shown_at = time.monotonic()
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Change a task, and show the change."""
+        """Change a task, and show the change, at most ten times per second."""
         super().update(task_id, **changes)
-        self._cell.update(self)
+        # Each change is a message to the browser, and Jupyter drops messages beyond a rate.
+        if time.monotonic() - self._shown_at > 1 / _REFRESHES:
+            self._shown_at = time.monotonic()
+            self._cell.update(self)
 
     def stop(self) -> None:
         """Show the last state of the bar."""

@@ -108,6 +108,16 @@ class _EvolvedFile:
         return self._stored.digest
 
     @property
+    def num_generations(self) -> int:
+        """The number of complete generations of the run."""
+        return self._stored.num_generations
+
+    @property
+    def steps(self) -> int:
+        """The number of environment steps of the run."""
+        return self._stored.steps
+
+    @property
     def held_out(self) -> Evaluation | None:
         """The held-out evaluation of the final champion in the file; None if there is none."""
         return evaluation_of(self._stored)
@@ -354,16 +364,6 @@ class ChampionFile(_EvolvedFile):
     """A small file with the final champion of a run. `Run.export` and `evolve export` write it."""
 
     _stored: StoredChampion
-
-    @property
-    def num_generations(self) -> int:
-        """The number of generations of the run."""
-        return self._stored.num_generations
-
-    @property
-    def steps(self) -> int:
-        """The number of environment steps of the run."""
-        return self._stored.steps
 
     def __repr__(self) -> str:
         return f"<ChampionFile {self.path}: {self.config.env.id}, {self.config.network.name}>"

@@ -12,11 +12,12 @@ of networks and environments, so it can also maximize any function of a vector:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from evolve.config import ImportedOnDemand, Kind, Registry, Section, plain
+from evolve.config import Choice, ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.config.options import fold
 from evolve.config.registry import meanings
 from evolve.errors import InputError, check_whole
@@ -161,9 +162,7 @@ def from_table(
         # A strategy draws its initial genomes from the layout, so every search begins with the given genome.
         layout = StartLayout(layout, start)
 
-    def for_layout(layout: GenomeLayout) -> Strategy[Any]:
-        return wrapped(STRATEGIES.make(choice, layout, population, seed), options)
-
+    for_layout = partial(_for_layout, choice, population, seed)
     # Rounds of pruning are outermost, because each round makes a new strategy, for the remaining connections.
     if isinstance(options, PruningOptions) and options.pruning_every:
         if start is not None and options.pruning_control:
@@ -181,6 +180,11 @@ def from_table(
             if made.champion(made.start()) != start:
                 raise ValueError("the champion of the first state is not the given genome")
     return made
+
+
+def _for_layout(choice: Choice, population: int, seed: int, layout: GenomeLayout) -> Strategy[Any]:
+    """Return a strategy with its restarts and starts. This function can be pickled, unlike a closure."""
+    return wrapped(STRATEGIES.make(choice, layout, population, seed), choice.options)
 
 
 def check(section: Section, make: Callable[[], Strategy[Any]], layout: GenomeLayout, population: int) -> None:

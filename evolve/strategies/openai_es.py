@@ -173,15 +173,17 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         self._matrices = None if rank is None else base.low_rank_matrices(layout, rank)
         # Cached, because all candidates of a generation must share one array: kernels find the candidates with the same
         # centre by the address of the array.
-        self._rounded_centre: contract.NewestValue[OpenAiEsState, Float32] = contract.NewestValue(
-            lambda state, _generation: state.centre.astype(np.float32)
-        )
+        self._rounded_centre: contract.NewestValue[OpenAiEsState, Float32] = contract.NewestValue(self._round_centre)
         self._pruning: GradualPruning | None = None
         if options.pruning:
             share, duration = options.pruning, options.pruning_generations
             self._pruning = GradualPruning(share, duration, options.pruning_by, layout, self._initial.mask[0], seed)
         # The traces that `tell` reads: the mean over all candidates, or none.
         self.traces = "mean" if options.pruning and options.pruning_by == "trace" else "none"
+
+    @staticmethod
+    def _round_centre(state: OpenAiEsState, _generation: int) -> Float32:
+        return state.centre.astype(np.float32)
 
     @staticmethod
     def validate(options: OpenAiEsOptions, layout: GenomeLayout) -> None:

@@ -293,6 +293,10 @@ class NewestValue(Generic[State, Value]):
         self._newest: tuple[State, int, Value] | None = None
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the cache without its value, because a lock cannot be pickled."""
+        return NewestValue, (self._function,)
+
     def __call__(self, state: State, generation: int = 0) -> Value:
         """Return the value of the function. Omit the generation if the value depends only on the state."""
         # While one thread computes the value, the others wait for it. A state never changes, so its identity is enough.

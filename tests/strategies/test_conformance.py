@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 import subprocess
 import sys
 import time
@@ -139,6 +140,14 @@ def test_ask_and_tell_change_neither_state_nor_arguments(table):
     assert np.array_equal(genomes.mask, mask)
     assert all(np.array_equal(before[name], array) for name, array in made.to_arrays(state).items())
     assert np.array_equal(made.ask(state, 3).weights, weights)
+
+
+def test_a_strategy_can_be_sent_to_another_process(table):
+    """As joblib does with the arguments of a function."""
+    made = strategy(table)
+    state, _ = evolve(made, 2)
+    sent, its_state = pickle.loads(pickle.dumps((made, state)))
+    assert sent.ask(its_state, 2) == made.ask(state, 2)
 
 
 def test_state_survives_arrays_and_resumes_to_the_bit(table):
