@@ -262,10 +262,12 @@ def install_command(extra: str) -> str:
 
 
 def how_to_build() -> str:
-    """Return a sentence that advises to build the native kernels of this installation again."""
+    """Return a sentence that advises to build the native kernels of this installation."""
     if _is_clone(SOURCE):
-        return f"Build it again: pip install -e {shlex.quote(str(SOURCE))}."
-    return f"Build it again: pip install --force-reinstall --no-deps with the source of {DISTRIBUTION}."
+        return f"Build the kernels: pip install -e {shlex.quote(str(SOURCE))}."
+    # Without these options pip keeps what is installed, or takes a wheel without kernels from its cache.
+    command = "pip install --force-reinstall --no-deps --no-cache-dir SOURCE"
+    return f"Build the kernels: {command}, with a clone or an archive of {DISTRIBUTION} as SOURCE."
 
 
 def how_to_install(extra: str) -> str:

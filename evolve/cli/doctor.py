@@ -30,7 +30,7 @@ from evolve.cluster import Transport
 from evolve.cluster.cores import number_of_cores
 from evolve.cluster.hosts import MPI_PROBE, Launcher, mpirun_environment, python_words
 from evolve.cluster.supervision import SESSION_FOLDER, kill_launcher
-from evolve.errors import SOURCE, InputError, install_command, is_installed, on_error, sanitize
+from evolve.errors import SOURCE, InputError, how_to_build, install_command, is_installed, on_error, sanitize
 from evolve.numerics import cupy_device, native, portable
 from evolve.training.manifest import kernel_variant, machine_manifest, short_revision
 
@@ -165,13 +165,13 @@ def _kernels() -> Finding:
     x = np.linspace(-9, 9, 1000, dtype=np.float32)
     try:
         if not native.available():
-            cure = "Install a C compiler (gcc or clang), then repeat pip install"
+            cure = f"Install a C compiler (gcc or clang). {how_to_build()}"
             return Finding("kernels", "missing", f"NumPy computes the same bits, and is slower. {cure}")
         equal = all(np.array_equal(native.apply(name, x), getattr(portable, name)(x)) for name in ("tanh", "exp"))
     except Exception as error:  # for example kernels that were built from other sources
         return Finding("kernels", "broken", f"{error}")
     if not equal:
-        return Finding("kernels", "broken", "their bits differ from NumPy's. Build them again: pip install")
+        return Finding("kernels", "broken", f"their bits differ from NumPy's. {how_to_build()}")
     variant = kernel_variant() or "an unknown instruction set"
     compiler = native.build().partition(";")[0] or "an unknown compiler"
     return Finding("kernels", "works", f"native, {variant}, {native.lanes()} slots at a time, by {compiler}")

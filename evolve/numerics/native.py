@@ -54,7 +54,7 @@ def load_library() -> ctypes.CDLL | None:
     except OSError as error:
         if not path().exists():
             return None
-        cure = f"{how_to_build()} Or delete it: NumPy computes the same bits, and is slower."
+        cure = f"{how_to_build()} Or delete the library: NumPy computes the same bits, and is slower."
         raise RunError(f"native kernels: expected a library that this system can load, got {error}. {cure}") from None
     built_from, present = _text(library, "sources"), header_fingerprint()
     if present and built_from != present:
@@ -183,7 +183,7 @@ def backend(name: str) -> Backend:
         return "numpy"
     if not available():
         numpy = Setting("compute.backend", "numpy")
-        cure = "Install a C compiler and run pip install again, or use ", numpy, ": the bits are the same."
+        cure = f"Install a C compiler. {how_to_build()} Or use ", numpy, ": the bits are the same."
         raise InputError("compute.backend", "a back end that was built", name, *cure)
     return "native"
 

@@ -213,7 +213,9 @@ def test_a_gpu_that_is_not_there_is_not_broken(examined, monkeypatch, expected, 
 def test_kernels_are_missing_or_compute_the_wrong_bits(examined, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(native, "available", lambda: False)
-        assert examined()["kernels"][0] == "missing"
+        state, text = examined()["kernels"]
+        assert state == "missing"
+        assert f"pip install -e {ROOT}" in text
     if native.available():
         assert examined()["kernels"][0] == "works"
         monkeypatch.setattr(native, "apply", lambda _, x: x)

@@ -153,9 +153,7 @@ def test_a_library_of_fast_math_is_refused(tmp_path, monkeypatch):
     library = tmp_path / "fast.so"
     subprocess.run([compiler, "-shared", "-fPIC", tmp_path / "x.c", "-o", library], check=True)
     monkeypatch.setattr(native, "path", lambda: library)
-    with pytest.raises(
-        RunError, match=r"expected a build without -ffast-math.* Remove it from CFLAGS\. Build it again"
-    ):
+    with pytest.raises(RunError, match=r"expected a build without -ffast-math.* Remove it from CFLAGS\. Build "):
         native.load_library.__wrapped__()
 
 
