@@ -5,8 +5,10 @@ of every exact task before that file (`-include`), so a new header is built with
 """
 
 import hashlib
+import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parent
 FOLDERS = [f"evolve/{package}/kernels" for package in ("numerics", "networks", "environments", "rollouts")]
@@ -39,10 +41,13 @@ KERNELS = {
     "extra_compile_args": [*FLAGS, *(word for header in headers(*FOLDERS[1:3]) for word in ("-include", header))],
     # With -ffast-math in CFLAGS, some versions of gcc would link code that flushes denormal numbers to zero.
     "extra_link_args": ["-O3", "-fno-fast-math", "-fno-unsafe-math-optimizations"],
-    "optional": True,  # without a compiler, array operations do the work, with the same bits
+    # Without a compiler, array operations do the work, with the same bits. Packagers may want an error instead.
+    "optional": os.environ.get("EVOLVE_KERNELS", "") == "",
 }
 
 if __name__ == "__main__":
+    if os.environ.get("EVOLVE_KERNELS", "") not in ("", "require"):
+        raise SystemExit(f"EVOLVE_KERNELS: expected require, got {os.environ['EVOLVE_KERNELS']}. Or unset it.")
     from setuptools import Extension, setup
     from setuptools.command.build_ext import build_ext
 
@@ -54,4 +59,10 @@ if __name__ == "__main__":
             consequence = "array operations will do the work, with the same bits, but more slowly"
             print(f"evolve: the C compiler failed, so there are no native kernels: {consequence}.", file=sys.stderr)
 
-    setup(ext_modules=[Extension("evolve.numerics._kernels", **KERNELS)], cmdclass={"build_ext": BuildKernels})
+    # In `build/`, its default, setuptools would find and install modules and kernels of an earlier build.
+    with TemporaryDirectory() as folder:
+        setup(
+            ext_modules=[Extension("evolve.numerics._kernels", **KERNELS)],
+            cmdclass={"build_ext": BuildKernels},
+            options={"build": {"build_base": folder}},
+        )
