@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,3 +62,12 @@ def test_without_a_compiler_packagers_may_want_an_error(source, tmp_path):
     code, printed = install(source, tmp_path / "unknown", EVOLVE_KERNELS="yes")
     assert code == 1
     assert "EVOLVE_KERNELS: expected require, got yes" in printed
+
+
+def test_a_source_distribution_has_what_the_tests_read():
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    read = {name for name in re.findall(r'ROOT / "([^"/]+)', tests) if (ROOT / name).is_dir()}
+    assert read >= {".ci", "benchmarks", "docs", "zoo"}
+    grafted = {line.removeprefix("graft ") for line in (ROOT / "MANIFEST.in").read_text().splitlines()}
+    built = {".mpich", ".nvrtc"}  # in a clone, by the commands of CONTRIBUTING.md
+    assert read - grafted - built == {"evolve"}
