@@ -7,15 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import (
-    Field,
-    ModelWrapValidatorHandler,
-    PlainSerializer,
-    PlainValidator,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler  # before 2.10.4 `pydantic` does not export it
 
 from evolve.config import options
 from evolve.config.options import Distributions, Duration, Fitness, Kwargs, Metrics, Options, Rounds, Seeds, Table
