@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,12 @@ def test_without_a_compiler_packagers_may_want_an_error(source, tmp_path):
     code, printed = install(source, tmp_path / "unknown", EVOLVE_KERNELS="yes")
     assert code == 1
     assert "EVOLVE_KERNELS: expected require, got yes" in printed
+
+
+@pytest.mark.parametrize(("given", "ours"), [("-O2", True), ("-O2 -g", False)])
+def test_the_library_has_debug_information_if_the_user_wants_it(monkeypatch, given, ours):
+    monkeypatch.setenv("CFLAGS", given)
+    assert ("-g0" in runpy.run_path(str(ROOT / "setup.py"))["FLAGS"]) == ours
 
 
 def test_a_source_distribution_has_what_the_tests_read():
