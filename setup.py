@@ -49,7 +49,8 @@ KERNELS = {
 
 if __name__ == "__main__":
     if os.environ.get("EVOLVE_KERNELS", "") not in ("", "require"):
-        raise SystemExit(f"EVOLVE_KERNELS: expected require, got {os.environ['EVOLVE_KERNELS']}. Or unset it.")
+        got = os.environ["EVOLVE_KERNELS"]
+        raise SystemExit(f"EVOLVE_KERNELS: expected require, got {got}. Unset it if kernels are not required.")
     from setuptools import Extension, setup
     from setuptools.command.build_ext import build_ext
 

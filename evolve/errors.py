@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 DISTRIBUTION = "evolve-mpi"
-"""The name of this package on PyPI."""
+"""The name of this package for pip."""
 SOURCE = Path(__file__).parents[1]
 """The directory that contains this package: a clone, or the folder of all installed packages."""
 _LOG = logging.getLogger("evolve")
