@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -20,6 +21,7 @@ from conftest import LONG, ROOT, make_runs, wait_for
 from evolve import store
 from evolve.analysis import html, run_groups
 from evolve.analysis.figures.network import connections_of
+from evolve.analysis.figures.style import COLOURS
 from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import reported_champion
 from evolve.analysis.html.tables import Clip, RunSummary, champion_table, conclude, training_table
@@ -31,7 +33,16 @@ from evolve.training import make_rollout, reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=12")
 SECTIONS = ["film", "curves", "summary", "network", "held-out", "verification", "load", "configuration", "manifest"]
-VOID = {"meta", "link", "br", "wbr"}
+VOID = {"meta", "link", "img", "br", "wbr"}
+
+# Machado, Oliveira and Fernandes (2009): what linear RGB looks like to readers with each full deficiency.
+DEFICIENCIES = {
+    "none": np.eye(3),
+    "protan": [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]],
+    "deutan": [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]],
+    "tritan": [[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]],
+}
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
 
 class Page(HTMLParser):
@@ -346,11 +357,30 @@ def test_films_and_verification(runs, tmp_path):
     page = Page(tmp_path / "x.htm")
     poster = 'poster="data:image/jpeg;base64,/9g="'
     film = 'src="data:video/mp4;base64,AAECAwQF'
-    assert page.source.count(f"<video controls muted loop playsinline {poster} {film}") == 1
+    named = 'aria-label="Seed 1, the best of 2, it walks"'
+    assert page.source.count(f"<video controls muted loop playsinline {named} {poster} {film}") == 1
+    assert page.source.count(f'<img class="on-paper" {poster.replace("poster", "src")} alt="">') == 1
     for text in ("seed 2: It was <dark>.", "equal 3 champions & 6 episodes", "different generation 2",
                  "No generation is complete yet, so the page leaves out: none.h5.",
                  "packages.numpy differs", "1 entry differs"):  # fmt: skip
         assert text in page.text, text
+
+
+def lab(colour, deficiency):
+    """Return the CIELAB coordinates of a colour such as "#0072b2", as a reader with a deficiency sees it."""
+    rgb = np.array([int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.cbrt(TO_XYZ @ np.clip(deficiency @ linear, 0, 1) / TO_XYZ.sum(axis=1))
+    return np.array([116 * y, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+def test_colour_blind_readers_distinguish_the_colours_of_both_themes(made, deficiency):
+    dark = re.findall(r"--colour-\d: (#\w{6})", made.read_text())
+    assert len(dark) == len(COLOURS)
+    for colours in (COLOURS, dark):
+        seen = [lab(colour, np.array(DEFICIENCIES[deficiency])) for colour in colours]
+        assert min(np.linalg.norm(one - other) for one, other in combinations(seen, 2)) > 15
 
 
 def test_each_film_that_is_missing_has_its_reason(runs):
@@ -367,7 +397,7 @@ def test_two_runs_of_one_path_are_told_apart(runs):
     new = replace(new, path=old.path)
     films = [RunSummary(run, Clip(b"", b"", said)) for run, said in ((old, "it walks"), (new, "it falls"))]
     page = html.render(run_groups.begun_groups([old, new]), films)
-    assert (page.count("it walks"), page.count("it falls")) == (1, 1)
+    assert tuple(page.count(f"{said}</figcaption>") for said in ("it walks", "it falls")) == (1, 1)
 
 
 def test_everything_from_a_file_is_escaped(runs, call, tmp_path):
