@@ -104,7 +104,7 @@ def card(name: str, champion: evolve.ChampionFile) -> str:
         which = "champion" if start.generation is None else f"best candidate of generation {start.generation}"
         rows["environment steps"] += f" after the {which} of `{start.file}`"
     lines = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
-    film = f"![{config.env.id}: the champion and its network](films/{name}.gif)"
+    film = f"![{name}, the champion of {config.env.id}, and its network](films/{name}.gif)"
     return f"## {name}: {config.env.id}\n\n{film}\n\n| | |\n|---|---|\n{lines}\n"
 
 

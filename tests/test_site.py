@@ -32,16 +32,18 @@ def site(tmp_path_factory):
 
 
 class Page(HTMLParser):
-    """The links (href), loaded files and anchors of a page."""
+    """The links (href), loaded files and anchors of a page, and the names of its pictures and videos."""
 
     def __init__(self, text):
         super().__init__()
-        self.links, self.loads, self.anchors, self.text = [], [], set(), ""
+        self.links, self.loads, self.names, self.anchors, self.text = [], [], [], set(), ""
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         given = dict(attributes)
         self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
+        if tag in ("img", "video"):
+            self.names.append(given.get("alt") or given.get("aria-label"))
         if tag == "a" and given.get("href"):
             self.links.append(given["href"])
         elif tag != "link" or given.get("rel") in ("stylesheet", "icon", "preload"):
@@ -74,6 +76,12 @@ def test_links_exist(site, pages):
             assert found.exists(), f"{path.name}: {target}"
             if parts.fragment and found in pages:
                 assert unquote(parts.fragment) in pages[found].anchors | {"__top"}, f"{path.name}: {target}"
+
+
+def test_each_picture_and_video_of_a_page_has_its_own_name(pages):
+    for path, page in pages.items():
+        assert None not in page.names, path.name
+        assert len(set(page.names)) == len(page.names), path.name
 
 
 def test_nothing_comes_from_another_host(site, pages):

@@ -52,9 +52,9 @@ def text(machines: Sequence[Machine], price: Price | None = None) -> str:
     parts = ['<div class="claims" markdown>', claims(machines, price), "</div>"]
     parts.append(f"![Time and speed-up by ranks and threads; returns by steps and by time](assets/{FIGURE.name})")
     for machine in machines:
-        parts += [f"### {machine.name}", table(machine, price or _price(machine))]
+        parts += [f"## {machine.name}", table(machine, price or _price(machine))]
         parts += [split_table(machine), "\n".join(f"- {line}" for line in notes(machine, price or _price(machine)))]
-    parts += ["### Published in 2020", markdown(("contestant", "machine", "whole run", "speed-up"), published())]
+    parts += ["## Published in 2020", markdown(("contestant", "machine", "whole run", "speed-up"), published())]
     return "\n\n".join(part for part in parts if part)
 
 

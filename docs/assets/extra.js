@@ -36,6 +36,36 @@ for (const line of document.querySelectorAll(".md-typeset :not(.language-text) >
   line.style.cssText = `display: block; padding-left: ${indent}ch; text-indent: -${indent}ch`;
 }
 
+// A table that is wider than the screen can be scrolled by keyboard, too. The theme puts it into its scroller later.
+const scrollers = new ResizeObserver((entries) => {
+  for (const { target } of entries) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
+});
+addEventListener("load", () => {
+  for (const scroller of document.querySelectorAll(".md-typeset__scrollwrap")) scrollers.observe(scroller);
+});
+
+// A film (GIF) has a button that stops it. It begins stopped, as a still, if the reader prefers reduced motion.
+for (const film of document.querySelectorAll('.md-typeset img[src$=".gif"]')) {
+  const still = document.createElement("canvas");
+  still.role = "img";
+  still.ariaLabel = film.alt;
+  const button = document.createElement("button");
+  button.className = "film-button";
+  const show = (playing) => {
+    if (playing) still.replaceWith(film);
+    else film.replaceWith(still);
+    button.textContent = playing ? "Stop" : "Play";
+    button.ariaLabel = `${button.textContent}: ${film.alt}`;
+  };
+  button.addEventListener("click", () => show(still.isConnected));
+  film.decode().then(() => {
+    [still.width, still.height] = [film.naturalWidth, film.naturalHeight];
+    still.getContext("2d").drawImage(film, 0, 0);
+    film.after(button);
+    show(!matchMedia("(prefers-reduced-motion: reduce)").matches);
+  });
+}
+
 // A figure opens alone at a touch, since its letters are small on a phone.
 for (const figure of document.querySelectorAll('.md-typeset p > img[src$=".svg"]')) {
   const link = document.createElement("a");
