@@ -1,6 +1,7 @@
 """The contest: its work is fixed, machines must reproduce the known digests, and wrong files are refused."""
 
 import importlib
+import itertools
 import json
 import re
 import sys
@@ -228,6 +229,22 @@ def test_a_long_name_without_spaces_keeps_its_ends_in_the_figure(tmp_path):
     path = signed(tmp_path / "a.json", contents({1: [40, 41, 42]}, f"first-{'x' * 90}-last"))
     label = ranking.draw(ranking.rank([path])).subfigs[0].axes[0].get_legend_handles_labels()[1][0]
     assert (label[:6], label[-5:]) == ("first-", "-last")
+
+
+def test_the_figure_has_space_for_many_machines_and_workers(tmp_path):
+    pytest.importorskip("matplotlib")
+    workers = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
+    times = {n: [40 / n, 41 / n, 42 / n] for n in workers}
+    names = [*"abcdefgh", "with a name " * 6]
+    paths = [signed(tmp_path / f"{n}.json", contents(times, name)) for n, name in enumerate(names)]
+    figure = ranking.draw(ranking.rank(paths))
+    time, speed = figure.subfigs[0].axes
+    assert len({(line.get_color(), line.get_marker()) for line in speed.lines}) == len(names) + 1  # and the ideal
+    figure.draw_without_rendering()
+    for axis in (time.xaxis, figure.subfigs[1].axes[0].yaxis):
+        boxes = [label.get_window_extent() for label in axis.get_ticklabels() if label.get_text()]
+        assert len(boxes) > 5
+        assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
 
 
 def test_machines_of_equal_names_stay_apart(tmp_path):

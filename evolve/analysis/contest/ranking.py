@@ -25,8 +25,9 @@ seeds take other numbers of steps."""
 _PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
 
 _MARKERS = "os^Dv<"
-# Heights in inches of the upper panels, a bar, the axes around the bars, and the title of the figure.
-_LINES_HEIGHT, _ROW_HEIGHT, _AXES_HEIGHT, _TITLE_HEIGHT = 3.1, 0.42, 0.9, 0.5
+# Heights in inches of the upper panels, a bar, a line of a name, the axes around the bars, and the figure's title.
+_LINES_HEIGHT, _ROW_HEIGHT, _NAME_HEIGHT, _AXES_HEIGHT, _TITLE_HEIGHT = 3.1, 0.42, 0.17, 0.9, 0.5
+_MOST_LABELS = 10  # along the axis of workers
 _NAME_CHARACTERS = 26  # in each line of a name beside a bar; a name in the legend may have twice as many
 # The box behind a number hides the lines that would cross the number.
 _BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
@@ -156,12 +157,16 @@ def draw(ranking: ContestRanking) -> Any:
     # Costs in several currencies have no common axis.
     priced = len({row.price.currency for row in best if row.price is not None}) == 1
     # The upper part of the figure has lines. The lower part has a row of bars for each machine.
-    below = _AXES_HEIGHT + _ROW_HEIGHT * len(best)
+    names = [
+        textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.measured.title)}", _NAME_CHARACTERS) for row in best
+    ]
+    lines = 1 + max(name.count("\n") for name in names)
+    below = _AXES_HEIGHT + max(_ROW_HEIGHT, 0.08 + _NAME_HEIGHT * lines) * len(best)
     figure = style.new_figure(_LINES_HEIGHT + below + _TITLE_HEIGHT)
     top, bottom = figure.subfigures(2, 1, height_ratios=(_LINES_HEIGHT, below))
     _draw_lines(top, ranking)
     panels = bottom.subplots(1, 2 if priced else 1, squeeze=False, gridspec_kw={"wspace": 0.08})
-    _draw_bars(panels[0], best)
+    _draw_bars(panels[0], best, names)
     style.set_title(figure, f"Contest of size {ranking.size}: the same work, proved by digests")
     return figure
 
@@ -171,7 +176,9 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
     time, speed = figure.subplots(1, 2)
     most = max(row.measured.workers for row in ranking.rows)
     for n, machine in enumerate(ranking.machines):
-        look = {"color": COLOURS[n % len(COLOURS)], "marker": _MARKERS[n % len(_MARKERS)], "ms": 5.5}
+        # Machines of one colour have different markers.
+        marker = _MARKERS[(n + n // len(COLOURS)) % len(_MARKERS)]
+        look = {"color": COLOURS[n % len(COLOURS)], "marker": marker, "ms": 5.5}
         of_machine = sorted(ranking.of(machine), key=lambda row: row.measured.workers)
         for device in sorted({row.measured.device for row in of_machine}):
             rows = [row for row in of_machine if row.measured.device == device]
@@ -205,9 +212,13 @@ def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
     ticker = style.matplotlib("ticker")
     panel.set(title=title, xlabel="workers", ylabel=unit, yscale="log")
     panel.set_xscale("log", base=2)
-    # Only the numbers of workers that were timed have ticks, and are written as plain numbers.
-    panel.set_xticks(sorted({row.measured.workers for row in ranking.rows} | {1}))
-    panel.xaxis.set_major_formatter(ticker.ScalarFormatter())
+    # Only the numbers of workers that were timed have ticks. Where ticks are close, some have no label.
+    ticks = sorted({row.measured.workers for row in ranking.rows} | {1})
+    labelled = ticks[:1]
+    for tick in ticks:
+        if tick >= labelled[-1] * ticks[-1] ** (1 / _MOST_LABELS):
+            labelled.append(tick)
+    panel.set_xticks(ticks, [str(tick) if tick in labelled else "" for tick in ticks])
     panel.xaxis.set_minor_locator(ticker.NullLocator())
     panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
@@ -215,11 +226,8 @@ def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
     panel.margins(x=0.08, y=0.12)
 
 
-def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
+def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow], names: Sequence[str]) -> None:
     """Draw the ratio of each machine's fastest row to the first machine's fastest row, and the cost."""
-    names = [
-        textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.measured.title)}", _NAME_CHARACTERS) for row in best
-    ]
     # The ratio of each machine, with its interval as a line across the end of the bar.
     ratio = panels[0]
     ratio.set(title="Shortest time, relative to the first", xlabel="ratio, with its 95 % interval")
