@@ -77,10 +77,10 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     with _importing(), without_advice():
         wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
         found = _class_or_function(options.id)
-        _registered(options.id)  # imports the package that registers the environment
-        if module := options.id.rpartition(":")[0]:
-            with suppress(*FAILURES):  # `gymnasium.make` imports it, too, and reports the error
-                import_own(module)
+        module, _, name = options.id.rpartition(":")
+        _try_import(module)
+        # This module may import MuJoCo, which `_mujoco_warnings_once` needs before the first object is made.
+        _try_import(_entry_module(name))
 
     @without_advice()
     def make(drawn: Table = example) -> _Env:
@@ -108,6 +108,13 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
         return env
 
     return make
+
+
+def _try_import(module: str) -> None:
+    """Import a module, if a name is given. `gymnasium.make` imports it, too, and reports the error if that fails."""
+    if module:
+        with suppress(*FAILURES):
+            import_own(module)
 
 
 @contextmanager
@@ -292,9 +299,13 @@ def _package_of(name: str) -> tuple[str, str]:
 def modules_of(options: EnvOptions) -> set[str]:
     """Return the names of the modules that hold an environment and its wrappers."""
     module, _, name = options.id.rpartition(":")
+    return {module, _entry_module(name), *(wrapper.name.partition(":")[0] for wrapper in options.wrappers)} - {""}
+
+
+def _entry_module(name: str) -> str:
+    """Return the name of the module that holds a registered environment; "" if there is none."""
     entry = getattr(_registered(name), "entry_point", None)
-    entry_module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
-    return {module, entry_module, *(wrapper.name.partition(":")[0] for wrapper in options.wrappers)} - {""}
+    return entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
 
 
 def renders_by_mujoco(env: _Env | None) -> bool:

@@ -191,3 +191,24 @@ def test_each_warning_of_mujoco_is_logged_once(monkeypatch, caplog, own_handler)
     assert logged == ([] if own_handler else ["MuJoCo: attribute 1.0", "MuJoCo: attribute 2.0"])
     assert len(users) == (3 if own_handler else 0)
     assert (fake.handler is None) != own_handler
+
+
+def test_the_first_warning_of_mujoco_in_a_process_is_logged_too(monkeypatch, caplog, tmp_path):
+    """Only the module of the environment imports MuJoCo."""
+    (tmp_path / "late.py").write_text("""
+import sys, types
+from toys import Warns
+fake = sys.modules["mujoco"] = types.SimpleNamespace(handler=None)
+fake.get_mju_user_warning = lambda: fake.handler
+fake.set_mju_user_warning = lambda handler: setattr(fake, "handler", handler)
+""")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    del sys.modules["mujoco"]
+    gymnasium.register("Late-v0", "late:Warns")
+    try:
+        gymnasium_making.maker(EnvOptions(id="Late-v0", kwargs={"x": 3.0}))()
+    finally:
+        gymnasium.registry.pop("Late-v0")
+        sys.modules.pop("late", None)
+    assert [record.getMessage() for record in caplog.records] == ["MuJoCo: attribute 3.0"]
