@@ -270,6 +270,16 @@ def test_connections_without_an_effect_are_left_out():
     assert acting == [(0, 0, 1, 0, 0.0), (0, 0, 2, 1, 5.0), (1, 0, 2, 1, 9.0)]
 
 
+def test_signs_differ_in_print_without_colours():
+    network = networks.make({"name": "mlp", "hidden": []}, 2, 1)
+    connections = connections_of(network, np.ones(3, np.bool_), np.array([1, -1, 1], np.float32))
+    drawn = figures.draw_network(whole(connections, ("a", "b", "bias"), ("c",)))
+    (curves,) = [each for each in drawn.axes[0].collections if each.get_gid() == "connections"]
+    linear = np.unique(curves.get_edgecolors()[:, :3], axis=0) ** 2.2
+    one, other = np.sort(linear @ (0.2126, 0.7152, 0.0722)) + 0.05
+    assert other / one > 2
+
+
 def test_cells_that_steer_the_network_act():
     """[1, 2, 1]: cells 0 and 1 of an LSTM act without a connection to the action."""
     left = np.zeros(4 * 6 + 2)

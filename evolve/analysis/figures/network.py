@@ -28,7 +28,7 @@ Places = dict[int, tuple[float, float]]
 """The drawn neurons of a layer: the number of each neuron, and its position (layer, height between 0 and 1)."""
 
 _COLUMNS = ("source", "tail", "target", "head", "strength", "activity_index")
-_POSITIVE, _NEGATIVE = style.COLOURS[:2]
+_POSITIVE, _NEGATIVE = style.DEEP_BLUE, style.COLOURS[1]
 _TALLEST = 11.0  # inches, of the figure without its note
 _MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
 _MOST_KINDS = 3  # of neurons, each counted in the text of a layer; more kinds are counted together

@@ -38,6 +38,8 @@ PAPER = "#ffffff"
 _VARIABLES = {INK: "--ink", FAINT: "--faint", PALE: "--pale", GRID: "--grid", PAPER: "--paper"} | {
     colour: f"--colour-{n}" for n, colour in enumerate(COLOURS)
 }
+DEEP_BLUE = "#004c7a"  # beside the second colour: a printer without colours must print them apart
+_VARIABLES[DEEP_BLUE] = "--colour-0"
 
 WIDTH = 8.0  # inches, of every figure
 # In an SVG, texts stay texts (`svg.fonttype`), and equal figures have equal ids (`svg.hashsalt`). A PDF embeds
