@@ -501,6 +501,31 @@ def test_the_returns_of_many_champions_are_a_histogram_of_their_means():
     assert (bars[0].get_x(), bars[-1].get_x() + bars[-1].get_width()) == pytest.approx((0, 10))
 
 
+def test_a_file_has_a_title_and_fonts_for_computers_without_the_first(runs):
+    groups = read_groups([runs / "a" / "seed-1.h5"])[1]
+    drawn = figures.draw_curves(groups)
+    svg = figures.to_bytes(drawn, "svg").decode()
+    assert svg == figures.to_bytes(figures.draw_curves(groups), "svg").decode()
+    assert "<title>CartPole-v1: hebbian-dag" in svg
+    assert "'DejaVu Sans', 'Verdana', " in svg
+    assert set(re.findall('font-family: [^;]*?([a-z-]+)(?=[;"])', svg)) == {"sans-serif"}
+    assert b"CartPole-v1: hebbian-dag" in figures.to_bytes(drawn, "pdf")
+    assert b"Title\0CartPole-v1: hebbian-dag" in figures.to_bytes(drawn, "png")
+
+
+def test_characters_that_the_font_lacks_are_named_once(runs, caplog):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    env = group.config.env.model_copy(update={"id": "平衡-v0"})
+    drawn = figures.draw_curves([group, replace(group, config=group.config.with_env(env))])
+    assert "平衡-v0" in figures.to_bytes(drawn, "svg").decode()
+    assert "平衡-v0" in figures.to_svg(drawn, "x")
+    assert not caplog.messages
+    figures.to_bytes(drawn, "png")
+    (message,) = caplog.messages
+    assert "平, 衡" in message
+    assert ".svg" in message
+
+
 def test_drawing_leaves_the_user_s_settings_alone(runs):
     import matplotlib
 

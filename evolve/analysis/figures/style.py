@@ -4,10 +4,13 @@ This is the only module that imports matplotlib, which comes with the extra `plo
 """
 
 import io
+import logging
 import re
 import textwrap
 import threading
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -21,6 +24,7 @@ from evolve.store import disk
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_LOG = logging.getLogger("evolve")
 
 FORMATS = (".png", ".svg", ".pdf")
 """The allowed endings of a figure's file name."""
@@ -28,24 +32,30 @@ FORMATS = (".png", ".svg", ".pdf")
 # Okabe and Ito's palette (2008) without black and yellow. Colour-blind readers can distinguish its colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
+MOST_STYLES = len(COLOURS) * len(DASHES)
+"""The number of lines that colours and dashes tell apart."""
 _MARKS = dict(zip(DASHES, "Dso^", strict=True))  # the shape of the mark of a line with these dashes
 INK = "#222222"
-FAINT = "#8a8a8a"
+QUIET = "#6b6b6b"  # of texts that matter less, readable on paper
+FAINT = "#8a8a8a"  # of lines, too pale for texts
 PALE = "#cfcfcf"
 GRID = "#e6e6e6"
 PAPER = "#ffffff"
 # On a page, colours are CSS variables, since the page may be light or dark.
-_VARIABLES = {INK: "--ink", FAINT: "--faint", PALE: "--pale", GRID: "--grid", PAPER: "--paper"} | {
+_VARIABLES = {INK: "--ink", QUIET: "--quiet", FAINT: "--faint", PALE: "--pale", GRID: "--grid", PAPER: "--paper"} | {
     colour: f"--colour-{n}" for n, colour in enumerate(COLOURS)
 }
 DEEP_BLUE = "#004c7a"  # beside the second colour: a printer without colours must print them apart
 _VARIABLES[DEEP_BLUE] = "--colour-0"
 
 WIDTH = 8.0  # inches, of every figure
-# In an SVG, texts stay texts (`svg.fonttype`), and equal figures have equal ids (`svg.hashsalt`). A PDF embeds
-# its fonts as TrueType (42), because many journals refuse the default, Type 3.
+# In an SVG, texts stay texts (`svg.fonttype`), and equal figures have equal ids (`svg.hashsalt`). A browser without the
+# first font of `font.sans-serif` takes the next. A PDF embeds its fonts as TrueType (42), because many journals refuse
+# the default, Type 3.
 _SETTINGS = {
-    "font.size": 9.5, "font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
+    "font.size": 9.5, "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "Helvetica", "sans-serif"],
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": GRID, "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.titlesize": 10.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.7,
@@ -98,9 +108,23 @@ def new_figure(height: float) -> Any:
     return matplotlib("figure").Figure(figsize=(WIDTH, height), layout="constrained")
 
 
+@contextmanager
+def _unknown_glyphs_ignored() -> Iterator[None]:
+    """Suppress matplotlib's warning about each character that its font lacks."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph ")
+        yield
+
+
 def set_title(figure: Any, title: str) -> None:
     """Put a title above a figure."""
-    figure.suptitle(textwrap.fill(sanitize(title), _TITLE_CHARACTERS), x=0.01, ha="left", fontsize=11)
+    text = figure.suptitle("", x=0.01, ha="left", fontsize=11)
+    # Wide letters, as of long names, leave less of them in a line.
+    for characters in range(_TITLE_CHARACTERS, 0, -5):
+        text.set_text(textwrap.fill(sanitize(title), characters))
+        with _unknown_glyphs_ignored():
+            if text.get_window_extent().width <= 0.98 * figure.bbox.width:
+                break
 
 
 def drawable(values: Float64) -> Float64:
@@ -157,10 +181,25 @@ def save(figure: Any, path: Path) -> None:
 def to_bytes(figure: Any, kind: str) -> bytes:
     """Return a figure as the content of a file: "png", "svg" or "pdf"."""
     buffer = io.BytesIO()
-    # Without a date, equal figures are equal files.
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    figure.savefig(buffer, format=kind, metadata=metadata)
+    # Without a date, equal figures are equal files. Screen readers read the title.
+    dates = {"svg": "Date", "pdf": "CreationDate"}
+    metadata: dict[str, str | None] = {dates[kind]: None} if kind in dates else {}
+    if title := " ".join(figure.get_suptitle().split()):
+        metadata["Title"] = title
+    with _unknown_glyphs_ignored():
+        figure.savefig(buffer, format=kind, metadata=metadata)
+    # The texts of an SVG stay texts, and the browser has more fonts.
+    if kind != "svg" and (lacking := _lacking_characters(figure)):
+        _LOG.warning("the font of figures lacks %s and shows boxes instead: save the figure as .svg", lacking)
     return buffer.getvalue()
+
+
+def _lacking_characters(figure: Any) -> str:
+    """Return the characters of a figure that its font lacks."""
+    manager = matplotlib("font_manager")
+    font = manager.get_font(manager.findfont(manager.FontProperties()))
+    characters = {each for text in figure.findobj(matplotlib("text").Text) for each in text.get_text()}
+    return ", ".join(sorted(each for each in characters if each.isprintable() and not font.get_char_index(ord(each))))
 
 
 @styled
@@ -171,7 +210,8 @@ def to_svg(figure: Any, name: str) -> str:
     """
     buffer = io.StringIO()
     metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
+    with _unknown_glyphs_ignored():
+        figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
     text = buffer.getvalue()
     # Drop the head of the file and the tag <svg>, which has the size of the figure.
     _, body = text[text.index("<svg ") :].split(">", 1)
@@ -263,15 +303,13 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     points = 8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))
     edge = beside(panel, points / 72)
     left, right = panel.get_xlim()
-    turn = 0
+    columns = _columns_of([label.mark for label in shown if label.mark is not None])
     for label, y in zip(shown, without_overlap(heights, needed), strict=True):
         at_height = float(scale.inverted().transform(bottom + y * (top - bottom)))
         # `begin` is where the line to the text begins: by default a pointer, from the end of the line in the panel.
         begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
         if label.mark is not None:
-            # The marks take turns in `_MOST_MARKS` columns. 0.6 is near the middle of a column.
-            mark_place = beside(panel, _MARK_POINTS * (0.6 + turn % _MOST_MARKS) / 72)
-            turn += 1
+            mark_place = beside(panel, _MARK_POINTS * (0.6 + columns.pop(0)) / 72)  # 0.6 is near the middle of a column
             _draw_mark(panel, label, mark_place)
             if label.mark[0] == label.y:  # the label belongs to the mark, so the pointer begins at the mark
                 begin = {"xy": (1.0, label.y), "xycoords": mark_place}
@@ -288,6 +326,19 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
         panel.annotate(_wrapped(label.text), **begin, xytext=(1.0, at_height), textcoords=text_edge,
                        fontsize=_LABEL_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
                        arrowprops=None if label.key == "" else line)  # fmt: skip
+
+
+def _columns_of(marks: Sequence[Mark]) -> list[int]:
+    """Return the column of each mark: each takes the one in which it is farthest from the marks before it."""
+    taken: list[list[tuple[float, float]]] = [[] for _ in range(_MOST_MARKS)]
+    columns = []
+    for value, interval in marks:
+        low, high = interval or (value, value)
+        # The distance to the nearest mark in each column; negative if the bars overlap.
+        distances = [min((max(begin - high, low - end) for begin, end in column), default=np.inf) for column in taken]
+        columns.append(int(np.argmax(distances)))
+        taken[columns[-1]].append((low, high))
+    return columns
 
 
 def beside(panel: Any, inches: float) -> Any:
