@@ -293,11 +293,17 @@ def test_few_connections_have_their_weights_and_of_many_the_strongest_are_drawn(
 
     network = networks.make({"name": "dag", "hidden": []}, 2, 1)
     few = connections_of(network, np.ones(2, np.bool_), np.array([1.25, -0.5], np.float32))
-    assert {"1.25", "−0.50"} <= set(texts(figures.draw_network(whole(few, ("a", "b"), ("c",)))))
+    drawn = figures.draw_network(whole(few, ("a", "b"), ("c",)))
+    assert {"1.25", "−0.50"} <= set(texts(drawn))
+    assert {text.get_color() for text in drawn.axes[0].texts} == {style.INK}  # colours of lines are too pale for texts
+    assert drawn.axes[0].get_legend().get_title().get_text().startswith("line width grows with |weight|")
     network = networks.make({"name": "dag", "hidden": []}, 300, 2)
     weights = np.linspace(-1, 0.5, 600, dtype=np.float32)
     many = connections_of(network, np.ones(600, np.bool_), weights)
     np.testing.assert_array_equal(many.strongest(60).strength, weights[:60])
+    inputs = tuple(map(str, range(300)))
+    title = figures.draw_network(whole(many, inputs, ("c", "d"))).axes[0].get_legend().get_title()
+    assert title.get_text().startswith("line width and opacity grow with |weight|")
 
 
 def test_a_network_that_sees_an_image_has_about_two_thousand_curves():

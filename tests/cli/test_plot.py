@@ -183,7 +183,7 @@ def test_a_network_is_drawn_with_its_remaining_connections(call, pendulum, tmp_p
     for text in ("pole angle", "push left", f"positive {kind}", f"negative {kind}"):
         assert text in texts, text
     assert "neuromodulator" not in texts
-    assert any(text.startswith("line width ∝ |weight|, max ") for text in texts) == (kind == "weight")
+    assert any(text.startswith("line width grows with |weight|, max ") for text in texts) == (kind == "weight")
     assert any(text.startswith("In each step a Hebbian trace grows") for text in texts) == (kind == "trace")
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from evolve import environments
 from evolve.analysis.champion import Champion
 from evolve.analysis.figures import style
-from evolve.analysis.figures.style import FAINT, INK, PALE, PAPER, matplotlib
+from evolve.analysis.figures.style import FAINT, INK, PALE, PAPER, QUIET, matplotlib
 from evolve.errors import pluralize
 from evolve.networks import Network
 from evolve.shapes import Bool, Float32, Float64, Int64
@@ -335,8 +335,7 @@ def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> N
     points_of_each = points_on(curves, np.linspace(0.2, 0.8, 13))
     written = np.zeros((0, 2))
     paper = {"boxstyle": "round,pad=0.12", "facecolor": PAPER, "edgecolor": "none"}
-    colours = _colours_of(connections.strength)
-    for points, strength, colour in zip(points_of_each, connections.strength.tolist(), colours, strict=True):
+    for points, strength in zip(points_of_each, connections.strength.tolist(), strict=True):
         if len(written):
             offsets = np.abs(points[:, None] - written) * (1, 2.2)  # a number is wider than high
             # The distance of each point from the nearest number.
@@ -345,7 +344,7 @@ def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> N
         else:
             at = points[len(points) // 2]  # the first number is in the middle
         written = np.concatenate([written, at[None]])
-        panel.text(*at, f"{strength:.2f}".replace("-", "−"), color=colour, fontsize=7.5, ha="center", va="center",
+        panel.text(*at, f"{strength:.2f}".replace("-", "−"), color=INK, fontsize=7.5, ha="center", va="center",
                    bbox=paper, zorder=2.5)  # fmt: skip
 
 
@@ -380,7 +379,7 @@ def _label(panel: Any, places: Places, names: Sequence[str], connected: set[int]
         return
     offset = (-6, 0) if align == "right" else (6, 0)
     for neuron, (x, y) in places.items():
-        colour = INK if neuron in connected else FAINT
+        colour = INK if neuron in connected else QUIET
         panel.annotate(names[neuron], (x, y), offset, textcoords="offset points", ha=align, va="center", color=colour,
                        fontsize=fontsize)  # fmt: skip
 
@@ -392,6 +391,7 @@ def _add_legend(panel: Any, connections: Connections, kind: str) -> None:
     if not shown:
         return
     lines = [matplotlib("lines").Line2D([], [], color=colour, lw=2.4) for colour in shown]
-    title = f"line width ∝ |{kind}|, max {float(np.abs(connections.strength).max()):.3g}"
+    grows = "line width grows" if len(connections) <= _MOST_OPAQUE else "line width and opacity grow"
+    title = f"{grows} with |{kind}|, max {float(np.abs(connections.strength).max()):.3g}"
     panel.legend(lines, [*shown.values()], loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(shown),
                  title=title, fontsize=8.5, title_fontsize=8.5)  # fmt: skip

@@ -30,7 +30,7 @@ NEGATIVE = (255, 148, 54)
 _PAPER = "#fafafa"
 _LINE = "#d8d8d8"
 _INK = "#222222"
-_FAINT = "#757575"
+_FAINT = "#6e6e6e"
 
 _SCALE = 2  # a panel is drawn larger by this factor and then reduced, for smooth lines
 _SMALLEST_TEXT = 9  # pixels
