@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from evolve import networks, store
 from evolve.analysis import statistics
 from evolve.config import Config, StartFromOptions, differences, flatten, names_function, quantile_of
@@ -347,6 +349,19 @@ def uneven_lengths(groups: Sequence[RunGroup]) -> str:
             seeds = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
             uneven.append(f"{seeds} have {min(lengths):,} to {max(lengths):,} generations")
     return f"{'; '.join(uneven)}: curves stop at the shortest run" if uneven else ""
+
+
+def failed_candidates(groups: Sequence[RunGroup]) -> str:
+    """Return a line about candidates that failed in training, which curves leave out; empty if there are none."""
+    failed = played = 0
+    for group in groups:
+        for record in (record for run in group.runs for record in run.records):
+            fitness = record.fitness
+            if group.config.least_population is not None:  # the last candidates of a growing population may not play
+                fitness = fitness[record.lengths.any(axis=1)]
+            failed += int(np.isnan(fitness).sum())
+            played += len(fitness)
+    return f"{failed:,} of {pluralize(played, 'candidate')} failed and are left out" if failed else ""
 
 
 def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:

@@ -125,6 +125,21 @@ def test_a_note_explains_bands_and_marks_if_groups_share_a_panel(runs):
     assert note.startswith("lines and bands: median and quartiles of the seeds; marks and bars: held-out mean")
 
 
+def test_a_note_counts_the_failed_candidates_that_curves_leave_out(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    fitness = np.array([np.nan, np.nan, 1.0, 2.0, 3.0, 4.0])
+    first, *others = group.runs[0].records
+    run = replace(group.runs[0], records=(replace(first, fitness=fitness), *others))
+    failed = replace(group, runs=(run,))
+    note = figures.draw_curves([failed]).get_supxlabel()
+    assert note.startswith("2 of 30 candidates failed")
+    # In a growing population, these two have not played.
+    growing = failed.config.model_copy(update={"least_population": 4})
+    lengths = np.concatenate([np.zeros_like(first.lengths[:2]), first.lengths[2:]])
+    run = replace(run, records=(replace(first, fitness=fitness, lengths=lengths), *others))
+    assert figures.draw_curves([replace(failed, config=growing, runs=(run,))]).get_supxlabel() == ""
+
+
 def test_environments_have_panels_of_their_own(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     env = group.config.env.model_copy(update={"id": "Acrobot-v1"})
@@ -420,6 +435,45 @@ def test_many_groups_have_no_bands(runs):
         drawn = figures.draw_curves([replace(group, label=f"group {n}") for n in range(count)])
         assert len(drawn.axes[0].collections) == bands
         assert drawn.get_supxlabel().startswith(note)
+
+
+def test_of_more_groups_than_styles_the_best_have_styles_and_labels(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    (run,) = group.runs
+    scored = [replace(run, held_out=replace(run.held_out, returns=np.full(2, float(n % 7)))) for n in range(40)]
+    drawn = figures.draw_curves([replace(group, label=f"group {n}", runs=(run,)) for n, run in enumerate(scored)])
+    panel = drawn.axes[0]
+    labels = [text for text in texts_of(drawn) if text.startswith("group ")]
+    assert len(labels) == style.MOST_STYLES
+    assert not any(text.endswith(("mean 0.00", "mean 1.00")) for text in labels)
+    keys = {(text.arrow_patch.get_edgecolor(), text.arrow_patch.get_linestyle()) for text in panel.texts}
+    assert len(keys) == style.MOST_STYLES
+    assert sum(line.get_color() == style.PALE for line in panel.lines) == 16
+    assert drawn.get_supxlabel().startswith("grey: 16 experiments")
+    # 24 marks at five values are in ten columns, and none covers another.
+    places = [(line.get_ydata()[0], tuple(line.get_transform().transform((1, 0)))) for line in panel.lines
+              if line.get_marker() in "Dso^" and line.get_ydata()[0] in range(7)]  # fmt: skip
+    assert len(places) == len(set(places)) == style.MOST_STYLES
+
+
+def test_ticks_of_large_numbers_keep_their_decimals(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    panel = figures.draw_curves([group]).axes[0]
+    texts = [panel.yaxis.get_major_formatter()(value) for value in (999999998.25, -0.1 * 3, 12345678901)]
+    assert texts == ["999,999,998.25", "−0.3", "12,345,678,901"]
+
+
+def test_the_dashed_line_of_a_long_run_has_means(runs):
+    """The dashes between thousands of points would cover the figure."""
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    long = replace(group, runs=(replace(group.runs[0], records=group.runs[0].records * 400),))
+    drawn = figures.draw_curves([long])
+    (dashed,) = (line for line in drawn.axes[0].lines if line.get_linestyle() == "--")
+    assert len(dashed.get_xdata()) == 286
+    records = group.runs[0].records
+    np.testing.assert_allclose(dashed.get_ydata()[0], np.mean([r.fitness for r in (*records, *records[:2])]))
+    assert "population mean\n(means of 7 points)" in texts_of(drawn)
+    assert drawn.axes[0].xaxis.get_major_formatter()(2000) == "2,000"
 
 
 def test_a_panel_is_high_enough_for_the_labels_of_many_groups(runs):

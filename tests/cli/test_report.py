@@ -299,15 +299,20 @@ def test_a_page_is_light_or_dark_as_its_reader_is(made):
 
 @pytest.mark.parametrize("special", [False, True])
 def test_a_page_explains_only_what_it_shows(runs, monkeypatch, special):
-    """Special: returns that vary, a fitness from which connections take some, and their constant number."""
+    """Special: returns that vary, a fitness from which connections take some, their constant number, and a failure."""
     (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
     returns = np.array([1.0, 2.0, 3.0] if special else [500.0] * 3)
     run = replace(read, held_out=replace(read.held_out, returns=returns, seeds=read.held_out.seeds[:3]))
+    if special:
+        first, *others = run.records
+        fitness = np.array([np.nan, *first.fitness[1:]])
+        run = replace(run, records=(replace(first, fitness=fitness), *others))
     config = group.config.model_copy(update={"connection_cost": 0.5 * special})
     monkeypatch.setattr(run_groups, "constant_connections", Mock(return_value=9 if special else None))
     page = html.render([replace(group, runs=(run,), config=config)], [RunSummary(run)])
     for text, shown in (
         ('aria-label="Histogram', special),
+        ("1 of 18 candidates failed", special),
         ("every held-out episode returned 500.00.", not special),
         ("the cost of connections</text>", special),
         ("episodes, less what its connections cost (connection_cost).", special),

@@ -14,12 +14,12 @@ import numpy as np
 from evolve import strategies
 from evolve.analysis import comparison, generations, run_groups
 from evolve.analysis.figures import style
-from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
+from evolve.analysis.figures.style import COLOURS, FAINT, INK, PALE, QUIET, LineLabel, Mark, drawable
 from evolve.analysis.run_groups import RunGroup
 from evolve.analysis.statistics import mean, number, quantile
 from evolve.config import Config
 from evolve.errors import InputError, pluralize, sanitize
-from evolve.shapes import Float64
+from evolve.shapes import Float64, ceil_div
 from evolve.store import StoredRun
 
 LineStyle = dict[str, Any]
@@ -36,13 +36,19 @@ _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4} 
 # The unit of the fitness is its definition in words. It has at most this number of characters in a line, and at most
 # three times this number in all.
 _UNIT_CHARACTERS = 32
+_TITLE_CHARACTERS = {True: 45, False: 25}  # in one line of an environment's title, over a wide or a narrow panel
+_NOTE_CHARACTERS = 118
+_TITLE_LINE = 0.17  # inches
 _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
 _MOST_NAMED = 8  # searches (`strategies.searches`) marked by lines with names; more searches are marked by triangles
 _NAME_INCHES = 0.6  # the least distance between two of these names
 _PANEL_SHARE = 0.8  # the share of a panel's nominal width for data; the rest is for the labels beside it
 _BEST, _MEAN = "best of generation", "population mean"
+_UNNAMED: LineStyle = {"color": PALE, "ls": "-", "lw": 0.8, "zorder": 1.5}  # the style of lines without a label
 _TRIANGLES = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
+_MOST_DASHED = 1500  # points of a dashed line; the points of a longer line are means, at most `_MOST_MEANS`
+_MOST_MEANS = 300
 _MAX_LINES = 4  # workers drawn as lines; more workers are drawn as a heat map
 
 
@@ -119,9 +125,13 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     """
     if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SHORT_RUN:
         axis = "seconds"
-    # Groups of one name have one style, in all environments.
+    # Groups of one name have one style, in all environments. If there are more names than styles, the best groups have
+    # styles and labels.
     names = dict.fromkeys(group.name for group in groups)
-    styles = {name: style.line_style(n) for n, name in enumerate(names)}
+    if len(names) > style.MOST_STYLES:
+        names = dict.fromkeys(group.name for group in comparison.best_groups(groups, style.MOST_STYLES))
+    styles = dict.fromkeys((group.name for group in groups), _UNNAMED)
+    styles |= {name: style.line_style(n) for n, name in enumerate(names)}
     # Each environment has a facet. Choose the panels of each facet.
     facets = []
     for in_env in run_groups.by_environment(groups):
@@ -141,7 +151,10 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         for kind, height, panel in zip(facet.kinds, facet_heights, facet_panels, strict=True):
             _draw_panel(panel, kind, facet, height, small=kind != "fitness" and not stacked)
         if len(facets) > 1:
-            facet_panels[0].set_title(facet.title)
+            is_wide = stacked or max(len(each.kinds) for each in facets) == 1
+            title = textwrap.fill(facet.title, _TITLE_CHARACTERS[is_wide])
+            facet_panels[0].set_title(title)
+            figure.set_figheight(figure.get_figheight() + _TITLE_LINE * title.count("\n"))
         # A text that is aligned by its bottom edge is the name of a search (`_mark_searches`). These names stand above
         # the panel, so move the title up.
         if any(text.get_va() == "bottom" for text in facet_panels[0].texts):
@@ -165,24 +178,32 @@ def _connections_in_words(groups: list[RunGroup]) -> str:
 
 
 def _note(facets: list[Facet]) -> str:
-    """Return the meaning of bands and marks in words if groups share a panel. A group alone has labels instead."""
+    """Return the meaning of bands and marks in words if groups share a panel, and the number of failed candidates.
+
+    A group alone has labels instead.
+    """
     shared = [facet for facet in facets if len(facet.groups) > 1]
     groups = [group for facet in shared for group in facet.groups]
     notes = []
     if any(len(group.runs) > 1 for group in groups):
         banded = not all(map(_is_crowded, shared))
         notes.append("lines and bands: median and quartiles of the seeds" if banded else "lines: median of the seeds")
+    unnamed = sum(facet.styles[group.name] is _UNNAMED for facet in shared for group in facet.groups)
+    if unnamed:
+        notes.append(f"grey: {pluralize(unnamed, 'experiment')} that scored less")
     if any(_held_out(group)[1] for group in groups):
         of = "seeds" if any(len(group.runs) > 1 for group in groups) else "episodes"
         notes.append(f"marks and bars: held-out mean and its 95 % interval over {of}")
-    return "; ".join(notes)
+    if failed := run_groups.failed_candidates([group for facet in facets for group in facet.groups]):
+        notes.append(failed)
+    return textwrap.fill("; ".join(notes), _NOTE_CHARACTERS)
 
 
 def _heights(facet: Facet, usual: Mapping[str, float]) -> list[float]:
     """Return the heights of an environment's panels in inches; many labels need a higher panel of fitness."""
     heights = [usual[kind] for kind in facet.kinds]
     if len(facet.groups) > 1:
-        labels = [_label_of(facet, group) for group in facet.groups]
+        labels = [_label_of(facet, group) for group in facet.groups if facet.styles[group.name] is not _UNNAMED]
         heights[0] = max(heights[0], style.height_for_labels([*labels, _TRIANGLES]))
     return heights
 
@@ -225,10 +246,16 @@ def _share_x_axis(panels: Sequence[Any], axis: str, stacked: bool) -> None:
     # Panels that share an axis share its ticks, so set them once.
     if axis == "generation":
         panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        panels[-1].xaxis.set_major_formatter(_plain_tick)
     elif axis == "steps":
         panels[-1].xaxis.set_major_formatter(_steps_formatter())
     if stacked:
         panels[0].get_figure().align_ylabels(panels)
+
+
+def _plain_tick(value: float, _position: int) -> str:
+    # Rounding to 15 digits hides the errors of ticks like 0.30000000000000004, and keeps equal steps between ticks.
+    return f"{value:,.15g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _steps_formatter() -> Any:
@@ -269,7 +296,7 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
     if kind == "fitness" and not any(np.isfinite(label.y) for label in labels):
         panel.set_yticks([])
         text = "no candidate has a fitness"
-        panel.text(0.5, 0.5, text, transform=panel.transAxes, ha="center", va="center", color=FAINT)
+        panel.text(0.5, 0.5, text, transform=panel.transAxes, ha="center", va="center", color=QUIET)
     # The ranges and the ticks of the axes. Labels come last, because they depend on the ranges.
     _set_x_range(panel, facet)
     if kind == "connections":
@@ -278,7 +305,7 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
     elif kind != "fitness":
         panel.set_ylim(bottom=0)
     # Ticks have the format of the numbers in labels: −1,250.
-    panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}"))
+    panel.yaxis.set_major_formatter(_plain_tick)
     if kind == "throughput":
         panel.yaxis.set_major_formatter(_steps_formatter())
     style.label_lines(panel, [] if small else labels, inches)
@@ -347,13 +374,13 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0 if len(x) > 1 else 6)
         labels.append(LineLabel("middle 80 % of the population", *_last_point(x, low), FAINT))
     _band(panel, x, summary, line_style, seeds)
-    _line(panel, x, other, color=INK, lw=1.1, ls="--")
+    other_label = _draw_dashed(panel, x, other, dashed + (" (median)" if seeds > 1 else ""))
     # The labels. If the held-out mean has no mark, it stands below the name of the main line.
     of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
     text, mark = _held_out(group)
     unmarked = f"\n{text}" if text and mark is None else ""
     labels.append(LineLabel(f"{main}{of_seeds}{unmarked}", *_last_point(x, summary[1]), line_style["color"]))
-    labels.append(LineLabel(dashed + (" (median)" if seeds > 1 else ""), *_last_point(x, other), INK))
+    labels.append(other_label)
     labels += _mark_searches(panel, facet)
     if mark is not None:
         _, interval = mark
@@ -371,10 +398,10 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
     best = facet.quartiles(group, generations.best_connections)
     _, middle, _ = facet.quartiles(group, generations.median_connections)
     _band(panel, x, best, line_style, len(group.runs))
-    _line(panel, x, middle, color=INK, lw=1.1, ls="--")
+    other_label = _draw_dashed(panel, x, middle, "median candidate")
     return [
         LineLabel("best of generation", x[-1], float(best[1][-1]), line_style["color"]),
-        LineLabel("median candidate", x[-1], float(middle[-1]), INK),
+        other_label,
     ]
 
 
@@ -396,6 +423,8 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
             panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
         # For one seed `_band` draws no band.
         _band(panel, x, summary, line_style | dash, 1 if crowded else len(group.runs))
+        if line_style is _UNNAMED:
+            continue
         _, mark = _held_out(group)
         # The interval of a single run is over its episodes, and would look more certain than intervals over seeds.
         if mark is not None and len(group.runs) == 1 and any(len(other.runs) > 1 for other in facet.groups):
@@ -527,6 +556,20 @@ def _line(panel: Any, x: Float64, values: Float64, **line_style: Any) -> None:
     known = np.isfinite(np.pad(values, 1, constant_values=np.nan))
     alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
     panel.plot(x, values, marker="o" if len(alone) else "", markevery=alone.tolist(), ms=4, **line_style)
+
+
+def _draw_dashed(panel: Any, x: Float64, values: Float64, name: str) -> LineLabel:
+    """Draw the dashed line of a group; return its label, which begins with its name.
+
+    Dashes between many points would run together and cover all else, so points of a long line are means of neighbours.
+    """
+    if len(x) > _MOST_DASHED:
+        size = ceil_div(len(x), _MOST_MEANS)
+        name += f"\n(means of {size:,} points)"
+        parts = range(0, len(x), size)
+        x, values = (np.array([mean(line[first : first + size]) for first in parts]) for line in (x, values))
+    _line(panel, x, values, color=INK, lw=1.1, ls="--")
+    return LineLabel(name, *_last_point(x, values), INK)
 
 
 _SERIES: dict[str, Series] = {

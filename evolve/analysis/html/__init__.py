@@ -199,6 +199,7 @@ def render(
         fitness=run_groups.fitness_in_words(compared),
         comparison=_comparison(draw, compared),
         curves=draw("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
+        failed_candidates=run_groups.failed_candidates(compared),
         fronts_and_archives=[drawn for drawn in fronts_and_archives if drawn is not None],
         networks=[_network(draw, n, group, champions[_key(best_run(group))]) for n, group in enumerate(shown)],
         omission=omission,
