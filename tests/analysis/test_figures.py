@@ -476,6 +476,28 @@ def test_the_dashed_line_of_a_long_run_has_means(runs):
     assert drawn.axes[0].xaxis.get_major_formatter()(2000) == "2,000"
 
 
+def test_titles_of_long_names_are_wrapped(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    name = "robotics:HandManipulateBlockRotateZ_BooleanTouchSensorsDense_AndMore_WWWWWWWWWWWWWWWW-v1"
+    long = replace(group, config=group.config.with_env(group.config.env.model_copy(update={"id": name})))
+    for drawn in (figures.draw_curves([long]), figures.draw_curves([group, long])):
+        drawn.draw_without_rendering()
+        (title,) = (text for text in drawn.texts if text.get_text() == drawn.get_suptitle())
+        titles = [title, *(panel.title for panel in drawn.axes)]
+        assert all(text.get_window_extent().x1 <= drawn.bbox.x1 for text in titles)
+    drawn = figures.draw_comparison(compare_groups([group, long]))
+    drawn.draw_without_rendering()
+    panel = drawn.axes[1]
+    (title,) = (
+        child
+        for child in panel.get_children()
+        if getattr(child, "get_text", str)() == panel.get_title(loc="left") != ""
+    )
+    heads = [text for text in panel.texts if text.get_text() == "mean"]
+    assert not any(title.get_window_extent().overlaps(head.get_window_extent()) for head in heads)
+    assert title.get_window_extent().x1 <= drawn.bbox.x1
+
+
 def test_a_panel_is_high_enough_for_the_labels_of_many_groups(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     drawn = figures.draw_curves([replace(group, label=f"group {n}") for n in range(20)])
@@ -584,6 +606,12 @@ def test_characters_that_the_font_lacks_are_named_once(runs, caplog):
     (message,) = caplog.messages
     assert "平, 衡" in message
     assert ".svg" in message
+
+
+def test_the_mean_of_a_histogram_differs_from_its_bars():
+    drawn = figures.draw_returns([("x", np.arange(30.0))])
+    colours = [line.get_color() for line in drawn.axes[0].lines]
+    assert colours == [style.PAPER, style.INK]
 
 
 def test_drawing_leaves_the_user_s_settings_alone(runs):

@@ -430,6 +430,17 @@ def test_volumes_of_several_runs_have_one_reference(made):
     assert whole[0] < whole[-1]
 
 
+def test_equal_fronts_of_several_runs_are_all_visible(made):
+    stored = store.read(made.path)
+    panel = figures.draw_front([stored, stored]).axes[0]
+    steps = [line for line in panel.lines if line.get_marker() != "D"]
+    assert [line.get_linestyle() for line in steps] == ["--", "--"]  # one has its dashes in the gaps of the other
+    assert len({line.get_marker() for line in steps}) == 2
+    large, small = (line.get_markersize() for line in panel.lines if line.get_marker() == "D")
+    assert large > small
+    assert steps[0].get_xdata().tolist() == steps[1].get_xdata().tolist()
+
+
 def test_a_race_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"racing\.rounds: expected no rounds with nsga2, .* more than their fitness"):
         evolve.train(env="CartPole-v1", strategy="nsga2", episodes=4, racing={"rounds": [1]}, output=tmp_path)

@@ -11,7 +11,7 @@ from evolve.analysis import statistics
 from evolve.analysis.champion import Front, fronts_of, names_of_measures
 from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
-from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
+from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, QUIET, drawable
 from evolve.analysis.run_groups import group_runs, seeds_in_words
 from evolve.config import observation_index
 from evolve.errors import InputError, sanitize
@@ -23,6 +23,7 @@ from evolve.strategies.nsga2 import hypervolume
 from evolve.training import config_of, reload_policy
 
 _NAME_CHARACTERS = 34  # in one line of a group's name
+_TITLE_CHARACTERS = 50  # in one line of the title of a panel
 _NOTE_CHARACTERS = 118  # in one line of a note
 # The header of each column of numbers beside a panel, and its least width in inches.
 _COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against {}", 1.05))  # {}: the reference of the ranking
@@ -69,7 +70,10 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     for panel, facet in zip(panels, facets, strict=True):
         _draw_facet(panel, facet, [names[row.label] for row in facet], right_edges, ranking.reference)
         if len(facets) > 1:
-            panel.set_title(sanitize(facet[0].env))
+            # Above the heads of the columns, which the title of a long name would cover.
+            title = textwrap.fill(sanitize(facet[0].env), _TITLE_CHARACTERS)
+            panel.set_title(title, pad=17)
+            figure.set_figheight(figure.get_figheight() + 0.2 + 0.17 * title.count("\n"))
     panels[-1].set_xlabel(ranking.score)
     if notes:
         figure.supxlabel("\n".join(notes), fontsize=8, x=0.01, ha="left", color=INK)
@@ -98,7 +102,7 @@ def _draw_facet(
     # Without a score the x axis has no meaning.
     if not any(len(row.scores) for row in rows):
         panel.set_xticks([])
-        panel.text(0.5, 0.5, "no score", transform=panel.transAxes, ha="center", va="center", color=FAINT)
+        panel.text(0.5, 0.5, "no score", transform=panel.transAxes, ha="center", va="center", color=QUIET)
     panel.set_yticks(range(len(rows)), names)
     # The y axis points down, so that the best group, the first row, is at the top.
     panel.set_ylim(len(rows) - 0.5, -0.5)
@@ -108,7 +112,7 @@ def _draw_facet(
     panel.grid(False, axis="y")
     panel.tick_params(axis="y", length=0)
     for n, right_edge in enumerate(right_edges):
-        _write(panel, _COLUMNS[n][0].format(reference), -0.5, right_edge, "bottom", FAINT)
+        _write(panel, _COLUMNS[n][0].format(reference), -0.5, right_edge, "bottom", QUIET)
         for y, row in enumerate(rows):
             _write(panel, _cells(row)[n], y, right_edge, "center", INK)
 
@@ -162,7 +166,8 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
         interval = statistics.interval_of_returns(returns)
         if interval is not None:
             panel.axvspan(*interval, color=COLOURS[0], alpha=0.2, lw=0, label="95 % interval of the mean")
-        panel.axvline(statistics.mean(returns), color=COLOURS[0], lw=1.8, label="mean")
+        panel.axvline(statistics.mean(returns), color=PAPER, lw=3.4)  # an edge between the line and the bars
+        panel.axvline(statistics.mean(returns), color=INK, lw=1.8, label="mean")
         panel.set_ylabel(counted)
         panel.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         panel.grid(False, axis="x")
@@ -243,7 +248,7 @@ def _load_columns(panel: Any, busy: Float64, total: float) -> None:
     """Draw a narrow column for each of many ranks, and a line at the time of all generations."""
     panel.bar(np.arange(len(busy)), busy, color=COLOURS[0], width=0.8)
     panel.axhline(total, color=FAINT, lw=1, ls="--")
-    panel.annotate("all generations", (0, total), (1, 2), textcoords="offset points", fontsize=8, color=FAINT)
+    panel.annotate("all generations", (0, total), (1, 2), textcoords="offset points", fontsize=8, color=QUIET)
     panel.margins(x=0.01)
     panel.set_ylim(0, 1.15 * total)
     panel.grid(False, axis="x")
@@ -276,12 +281,16 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     top, bottom = figure.subplots(2, 1, height_ratios=(2.2, 1))
     if len(runs) == 1 and not others:
         _draw_earlier(top, histories[0], minimizes)
+    # Equal fronts hide one another, so they alternate in dashes, and the best genomes of later ones are smaller.
+    measures = np.unique(np.concatenate([fronts[-1][:, 1] for fronts in histories]))
+    dashes = style.alternating_dashes([_border(fronts[-1], measures, minimizes) for fronts in histories])
+    bests = [fronts[-1][int(np.argmax(fronts[-1][:, 0]))] for fronts in histories]
     for n, (label, fronts) in enumerate(zip(_labels(runs), histories, strict=True)):
-        marker = _MARKERS[n // len(COLOURS) % len(_MARKERS)]
-        appearance = {**style.line_style(n), "lw": 1.8, "marker": marker, "ms": 3.5, **no_line}
+        marker = _MARKERS[n % len(_MARKERS)]
+        appearance = {**style.line_style(n), **dashes[n], "lw": 1.8, "marker": marker, "ms": 3.5, **no_line}
         _draw_steps(top, fronts[-1], minimizes, label=style.legend_label(label), **appearance)
-        best = fronts[-1][int(np.argmax(fronts[-1][:, 0]))]
-        top.plot(best[1], best[0], "D", ms=8, color=appearance["color"], mec=PAPER, mew=1.0, zorder=5)
+        size = 8 + 4 * min(3, sum(np.array_equal(bests[n], later) for later in bests[n + 1 :]))
+        top.plot(bests[n][1], bests[n][0], "D", ms=size, color=appearance["color"], mec=PAPER, mew=1.0, zorder=5)
     # The axes. Only numbers of connections are always whole.
     is_count = "connections" in measure
     top.xaxis.get_major_locator().set_params(integer=is_count)
@@ -332,6 +341,14 @@ def _points(front: Front) -> Float64:
     """Return the fitness and the first measure of a front, [N, 2], from the least measure up."""
     _, fitness, measures = front
     return drawable(np.column_stack([fitness, measures[:, 0]]))
+
+
+def _border(points: Float64, measures: Float64, minimizes: bool) -> Float64:
+    """Return the fitness of a front at measures [M]; NaN beyond its end."""
+    # The best fitness among the points that are as good in the measure, or better.
+    reached = points[:, 1] <= measures[:, None] if minimizes else points[:, 1] >= measures[:, None]
+    best = np.where(reached, points[:, 0], -np.inf).max(axis=1)
+    return np.where(reached.any(axis=1), best, np.nan)
 
 
 def _draw_steps(panel: Any, points: Float64, minimizes: bool, **appearance: Any) -> None:
