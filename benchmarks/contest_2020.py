@@ -117,7 +117,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if asked.show is not None:
         print(page.text([load(asked.show)], asked.price))
         figure = asked.show.with_suffix(".png")
-        page.draw([load(asked.show)]).savefig(figure)
+        page.save(page.draw([load(asked.show)]), figure)
         print(f"\nFigure: {figure}")
         return
     for path in asked.publish:

@@ -9,7 +9,7 @@ from pages import fill, markdown
 
 from contest_2020_parts.rows import EPOCHS, EVOLUTION, GENERATIONS, PPO, Curve, Machine, Row, load
 from evolve.analysis.contest.results import Price, read_price
-from evolve.analysis.figures.style import COLOURS, DASHES, FAINT, matplotlib, new_figure, set_title, styled
+from evolve.analysis.figures.style import COLOURS, DASHES, FAINT, QUIET, matplotlib, new_figure, save, set_title, styled
 from evolve.errors import pluralize
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def publish() -> None:
     """Write the page and its figure from the files of the repository."""
     machines = [load(path) for path in sorted(RESULTS.glob("*.json"))]
     fill(PAGE, SECTION, f"\n{text(machines)}\n")
-    draw(machines).savefig(FIGURE)
+    save(draw(machines), FIGURE)
 
 
 def text(machines: Sequence[Machine], price: Price | None = None) -> str:
@@ -302,7 +302,7 @@ def _draw_speedups(panel: Any, machines: Sequence[Machine]) -> None:
     most = 2
     if not [*_lines(machines)]:
         note = "no row was measured on quiet cores yet"
-        panel.text(0.5, 0.5, note, transform=panel.transAxes, ha="center", color=FAINT)
+        panel.text(0.5, 0.5, note, transform=panel.transAxes, ha="center", color=QUIET)
     for _, look, machine, rows in _lines(machines):
         values = [speedup(machine, row) for row in rows]
         if None in values:
@@ -314,7 +314,7 @@ def _draw_speedups(panel: Any, machines: Sequence[Machine]) -> None:
     if len(cores) == 1 and max(cores) < most:
         panel.axvline(max(cores), color=FAINT, lw=0.9)
         panel.annotate("all cores", (max(cores), 0.97), xycoords=("data", "axes fraction"), xytext=(4, 0),
-                       textcoords="offset points", va="top", color=FAINT, fontsize=8)  # fmt: skip
+                       textcoords="offset points", va="top", color=QUIET, fontsize=8)  # fmt: skip
     panel.set(title="Speed-up against one player", xlabel="workers, ranks or threads", ylabel="times as fast")
     panel.set(xscale="log", yscale="log")
     _plain_ticks(panel.xaxis, [2**n for n in range(int(np.log2(most)) + 1)])
@@ -340,6 +340,8 @@ def _draw_returns(panels: Sequence[Any], curves: Sequence[tuple[Machine, Curve]]
         if best is not None:
             by_time.plot([number * best.seconds / best.steps for number in steps], means, **look)
     by_steps.set(title="Return by steps", xlabel="environment steps", ylabel="held-out mean return", xscale="log")
+    by_steps.xaxis.set_major_formatter(matplotlib("ticker").EngFormatter(sep=""))
     best = [machine.best(curve.contestant) for machine, curve in curves]
     where = " (busy)" if any(row.disturbed for row in best if row is not None) else ""
     by_time.set(title="Return by time", xlabel=f"seconds, at the rate of the fastest row{where}", xscale="log")
+    by_time.xaxis.set_major_formatter(matplotlib("ticker").FuncFormatter(lambda x, _: f"{x:,g}"))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.analysis.figures.style import COLOURS, FAINT, LineLabel, label_lines, new_figure, set_title, styled
+from evolve.analysis.figures.style import COLOURS, FAINT, QUIET, LineLabel, label_lines, new_figure, set_title, styled
 
 _INCHES = 2.6  # of a panel
 _MOST_PANELS = 3  # one above the other
@@ -91,6 +91,6 @@ def _draw(panel: Any, rows: Sequence[Row], cores: int) -> list[LineLabel]:
             labels.append(LineLabel(text, x[-1], y[-1], colour))
     panel.set_xlim(rows[0]["slots"] / _ROOM, rows[-1]["slots"] * _ROOM)
     if all(row["gpu"] is None for row in rows):
-        style = {"xycoords": "axes fraction", "fontsize": 8.5, "color": FAINT, "ha": "right", "va": "top"}
+        style = {"xycoords": "axes fraction", "fontsize": 8.5, "color": QUIET, "ha": "right", "va": "top"}
         panel.annotate("GPU: not measured", (0.98, 0.98), **style)
     return labels

@@ -8,6 +8,7 @@ import numpy as np
 from evolve.analysis.figures.style import (
     COLOURS,
     FAINT,
+    QUIET,
     LineLabel,
     alternating_dashes,
     label_lines,
@@ -96,7 +97,7 @@ def draw_sweep(found: Sweep) -> Any:
         shares = np.array([[cells[c, p] for p in times] for c in cues])
         panel.imshow(shares, cmap=shades, vmin=0, vmax=1, aspect="auto")
         for (row, column), share in np.ndenumerate(shares):
-            colour = "#ffffff" if share > 0.6 else "#222222"
+            colour = "#ffffff" if share > 0.8 else "#222222"
             panel.text(column, row, f"{share:.2f}", ha="center", va="center", color=colour, fontsize=9)
         panel.set(title=network, xlabel="times that each cue is shown")
         panel.set_xticks(range(len(times)), [str(p) for p in times])
@@ -125,7 +126,7 @@ def draw_seeds(found: Mapping[str, Results], bounds: Mapping[str, Sequence[tuple
         panel.grid(False, axis="y")
         for name, value in bounds[task]:
             panel.axvline(value, color=FAINT, lw=1, ls=(0, (2, 2)), zorder=1)
-            panel.text(value, 1.02, name, fontsize=7.5, color=FAINT, ha="center", va="bottom",
+            panel.text(value, 1.02, name, fontsize=7.5, color=QUIET, ha="center", va="bottom",
                        transform=panel.get_xaxis_transform())  # fmt: skip
         panel.set_title(_WHAT[task][0], pad=18)
         panel.set_xlabel(TASKS[task].unit)

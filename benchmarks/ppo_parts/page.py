@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pages import clock, fill, markdown
 
-from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib, new_figure, set_title, styled
+from evolve.analysis.figures.style import COLOURS, FAINT, QUIET, matplotlib, new_figure, save, set_title, styled
 from evolve.analysis.statistics import rank_test
 from evolve.errors import pluralize
 from ppo_parts.records import METHODS, check_alike, places, read
@@ -37,7 +37,7 @@ def show(folder: Path) -> None:
     print(table(found))
     figure = draw(found)
     for suffix in (".png", ".svg"):
-        figure.savefig(folder / f"ppo{suffix}")
+        save(figure, folder / f"ppo{suffix}")
     print(f"\nFigure: {folder / 'ppo.png'}")
 
 
@@ -52,7 +52,7 @@ def publish(folder: Path) -> None:
             shutil.copyfile(path, place)
     found = read(RESULTS)
     fill(PAGE, "ppo", f"\n{table(found)}\n")
-    draw(found).savefig(FIGURE)
+    save(draw(found), FIGURE)
 
 
 def _some(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -157,18 +157,21 @@ def draw(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Any:
     tasks = [task for task in TASKS if any(task == known for known, _ in found)]
     figure = new_figure(0.8 + 2.3 * len(tasks))
     panels = figure.subplots(len(tasks), len(_AXES), squeeze=False, sharey="row")
+    ticker = matplotlib("ticker")
+    formats = {"steps": ticker.EngFormatter(sep=""), "seconds": ticker.FuncFormatter(lambda x, _: f"{x:,g}")}
     for task, line in zip(tasks, panels, strict=True):
         for panel, (name, label) in zip(line, _AXES.items(), strict=True):
             for method in METHODS:
                 draw_curve(panel, method, name, found.get((task, method), []))
             panel.axhline(TASKS[task].aim, color=FAINT, linewidth=0.9, linestyle=":")
             panel.set_xscale("log")
-            panel.xaxis.set_minor_formatter(matplotlib("ticker").NullFormatter())
+            panel.xaxis.set_major_formatter(formats[name])
+            panel.xaxis.set_minor_formatter(ticker.NullFormatter())
             panel.set_xlabel(label if task == tasks[-1] else "")
         line[0].set_ylabel("held-out mean return")
         line[0].set_title(task)
         line[0].annotate("aim", (0, TASKS[task].aim), xycoords=("axes fraction", "data"), xytext=(3, 2),
-                         textcoords="offset points", color=FAINT, fontsize=8)  # fmt: skip
+                         textcoords="offset points", color=QUIET, fontsize=8)  # fmt: skip
     named = {
         label: handle for panel in panels.flat for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
