@@ -46,7 +46,7 @@ class Setting:
     """
 
     key: str
-    value: str | bool | tuple[str, ...] | None = None
+    value: str | bool | int | tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         if self.value is None:

@@ -152,7 +152,8 @@ class ComputeOptions(Options):
     "auto" takes a GPU if a trial shows that it pays, else native kernels if they are installed."""
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] | None = None
     """The number of episodes that one process steps together; by default the engine chooses. A GPU that plays whole
-    episodes then has a slot for each episode of a generation, as far as memory allows."""
+    episodes then has a slot for each episode of a generation, as far as memory allows. 1 is for environments that
+    cannot play two episodes in turns in one process."""
     threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = "auto"
     """The number of threads in which one process plays exact tasks, or EnvPool's environments. "auto" means one thread
     for EnvPool. For exact tasks it means all cores that the process may use, shared with other workers of its host."""

@@ -1,6 +1,6 @@
 """`Engine`, the interface that plays B episodes of an environment side by side, and the metrics of episodes.
 
-Before a run, `check` plays one episode in two environments to test whether the same seed gives the same episode.
+Before a run, `check` plays one episode twice to test whether the same seed gives the same episode.
 
 Metrics are numbers that an environment reports in the `info` of the last step of an episode; `env.metrics` names them.
 The environment chooses the type: bool, int64 or float64. The worker encodes each number as its type and its 64 bits.
@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import zip_longest
 from typing import Any, Literal, Protocol
@@ -45,7 +45,8 @@ _MOST_STEPS, _EPISODE_SECONDS = 4096, 1.0
 # nor after `PAIR_SECONDS`, both counted from its start.
 _MORE_EPISODES, _MORE_SECONDS = 100, 0.05
 PAIR_SECONDS = 0.2
-"""The approximate time for which `check` compares the steps of two episodes; it always compares the first step."""
+"""The approximate time for which `check` compares the steps of two episodes; it always compares the first step. The
+episode that it compares with is played before, for half of this time."""
 
 OWN_GENERATOR = "an environment whose steps draw from a generator of their own"
 """The expectation in the error of a step that draws from a shared generator. `check` recognizes the error by it."""
@@ -56,6 +57,11 @@ REPEATABLE = (
     Setting("compute.check", False), ".)",
 )  # fmt: skip
 """The cure for an environment that does not repeat an episode."""
+_SEPARATE = (
+    "Keep all state in self, not in the class or the module. If the environment needs a library with one world in each "
+    "process: ", Setting("compute.slots", 1), ", and more ranks.",
+)  # fmt: skip
+"""The cure for an environment that shares something with other objects."""
 
 # The codes of the types of metrics, the widest type last. An episode that failed has _NONE.
 _NONE, _BOOL, _INT, _FLOAT = range(4)
@@ -153,7 +159,7 @@ class Engine(Protocol):
         Args:
             seed: The seed of the environment.
             outputs: [L, A], the outputs of the network in each step.
-            used: Whether the environment begins another episode before this one. Ignored unless the engine reuses
+            used: Whether the environment has played another episode before this one. Ignored unless the engine reuses
                 environments.
 
         Yields:
@@ -205,49 +211,46 @@ def extra_cure(error: BaseException) -> str:
     return how_to_install(extra) if extra else ""
 
 
-def check(engine: Engine, reuse: bool | str = "auto") -> None:
-    """Raise InputError if two episodes of one seed differ, or if the environment breaks its contract.
+def check(engine: Engine, reuse: bool | str = "auto", slots: int = 2) -> None:
+    """Raise InputError if an episode cannot be repeated, or if the environment breaks its contract.
 
-    Only the first steps are compared. The message names the array, the step and both values. The contract is
-    Gymnasium's interface or, for a task that is a function, the contract of `register_task`. If the episodes are quick,
-    and the environment may not keep the contract, some episodes of other seeds are played, too.
+    An episode is played alone. It is then played again, in turns with an episode of another seed, because a run steps
+    the episodes of several slots in turns. Only the first steps are compared. The message names the array, the step and
+    both values. The contract is Gymnasium's interface or, for a task that is a function, the contract of
+    `register_task`. If the episodes are quick, and the environment may not keep the contract, some episodes of other
+    seeds are played, too.
 
-    reuse: The setting `env.reuse`.
+    Args:
+        engine: An engine with the environment.
+        reuse: The setting `env.reuse`.
+        slots: The number of slots of the run. With one slot no other episode is played in turns.
     """
     begin, cpu = time.perf_counter(), time.process_time()
     outputs = _random_outputs(_COMPARED_STEPS, engine)
-    # Compare two new environments. If the run reuses environments, also compare a used and a new one.
-    for used in [False, True] if engine.reuses else [False]:
-        try:
-            # Close both episodes within `check`, because the watchdog of the caller interrupts a `close` that hangs.
-            with (
-                closing(engine.trial(_SEED, outputs, False)) as one,
-                closing(engine.trial(_SEED, outputs, used)) as two,
-            ):
-                found = _first_difference(one, two)
-        except (InputError, KeyboardInterrupt):
-            raise
-        except BaseException:  # the evaluation will meet the same error, and report where it happened
-            return
-        if found is not None:
-            which = "a used and a new environment differ" if used else "two episodes differ"
-            expected = "an environment that repeats an episode to the bit after reset(seed=…)"
-            raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", *REPEATABLE)
-    # A step may draw from a generator of the whole process, but so rarely that one pair of episodes does not show this.
-    for seed in range(_SEED + 1, _SEED + _MORE_EPISODES):
+    try:
+        with closing(engine.trial(_SEED, outputs, False)) as episode:
+            alone = list(_within(PAIR_SECONDS / 2, episode))
+        # Compare with a new environment. If the run reuses environments, also compare with a used one.
+        for used in [False, True] if engine.reuses else [False]:
+            if found := _first_difference(engine, outputs, alone, used, beside=slots > 1):
+                expected, cure = "an environment that repeats an episode to the bit after reset(seed=…)", REPEATABLE
+                which = "a used and a new environment differ" if used else "two episodes differ"
+                # Does the episode differ without the other episode, too?
+                if slots > 1 and not _first_difference(engine, outputs, alone, used, beside=False):
+                    expected, cure = "an environment whose objects share nothing that changes", _SEPARATE
+                    which = "an episode changes another one of the same process"
+                raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", *cure)
+        # A step may draw from a generator of the whole process, but so rarely that the episodes above do not show this.
         # Unless the user sets `env.reuse`, only Gymnasium's own environments are reused, and they keep the contract.
         keeps_contract = engine.reuses and reuse is not True
-        if keeps_contract or time.process_time() - cpu > _MORE_SECONDS or time.perf_counter() - begin > PAIR_SECONDS:
-            break
-        try:
-            # `np.roll` gives each episode other actions. `deque(…, maxlen=0)` plays the episode, and keeps nothing.
-            deque(engine.trial(seed, np.roll(outputs, seed, axis=0), False), maxlen=0)
-        except InputError as error:
-            if error.expected == OWN_GENERATOR:
-                raise
-            return  # an episode of the run may fail in the same way, and then `env.on_failure` decides
-        except FAILURES:  # as above
-            return
+        for seed in range(_SEED + 1, _SEED if keeps_contract else _SEED + _MORE_EPISODES):
+            if time.process_time() - cpu > _MORE_SECONDS or time.perf_counter() - begin > PAIR_SECONDS:
+                break
+            deque(_other_episode(engine, outputs, seed), maxlen=0)  # plays the episode, and keeps nothing
+    except (InputError, KeyboardInterrupt):
+        raise
+    except BaseException:  # the evaluation will meet the same error, and report where it happened
+        return
 
 
 def check_metrics(engine: Engine) -> None:
@@ -309,19 +312,52 @@ def _random_outputs(steps: int, engine: Engine) -> Float32:
     return (2 * uniform - 1).astype(np.float32)
 
 
-def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:
-    """Return the first difference of two episodes in words; None if there is none within `PAIR_SECONDS`."""
-    begin = math.inf
-    nothing: Transition = {}
-    # The shorter episode goes on with `nothing`, so different lengths are a difference, too.
-    for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
-        if found := _difference("", a, b):
-            when = f"step {step}" if step else "reset"
-            return f"{found} of {when}"
+def _other_episode(engine: Engine, outputs: Float32, seed: int) -> Generator[Transition, None, None]:
+    """Play an episode of another seed, with other actions. It ends where it fails.
+
+    An episode of the run may fail in the same way, and then `env.on_failure` decides.
+    """
+    try:
+        yield from engine.trial(seed, np.roll(outputs, seed, axis=0), False)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, InputError) and error.expected == OWN_GENERATOR:
+            raise
+
+
+def _within(seconds: float, transitions: Iterable[Transition]) -> Iterator[Transition]:
+    """Yield the transitions of an episode, but after the first step only for this time."""
+    end = math.inf
+    for step, transition in enumerate(transitions):
+        yield transition
         if step == 0:  # the clock starts after the reset, because making and resetting environments may take long
-            begin = time.perf_counter()
-        elif time.perf_counter() - begin > PAIR_SECONDS:
+            end = time.perf_counter() + seconds
+        elif time.perf_counter() > end:
             break
+
+
+def _first_difference(
+    engine: Engine, outputs: Float32, alone: Sequence[Transition], used: bool, beside: bool
+) -> str | None:
+    """Play an episode again, and return the first difference in words; None if there is none in time.
+
+    Args:
+        engine: The engine that plays the episode.
+        outputs: The outputs of the network in each step.
+        alone: The transitions to compare with.
+        used: Whether the environment plays another episode before this one, see `Engine.trial`.
+        beside: Whether an episode of another seed is played in turns with this one.
+    """
+    # Close both episodes here, because the watchdog of the caller interrupts a `close` that hangs.
+    with (
+        closing(engine.trial(_SEED, outputs, used)) as again,
+        closing(_other_episode(engine, outputs, _SEED + 1)) as other,
+    ):
+        for step, before in enumerate(_within(PAIR_SECONDS, alone)):
+            # An episode that ends early goes on with nothing, which is a difference, too.
+            if found := _difference("", before, next(again, {})):
+                return f"{found} of {f'step {step}' if step else 'reset'}"
+            if beside:
+                next(other, None)
     return None
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
 import gymnasium
@@ -16,7 +17,16 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, Table
 from evolve.environments import gymnasium_making, spaces
-from evolve.environments.engine import FPS, OWN_GENERATOR, REPEATABLE, Transition, as_frame, do_nothing, encode_metrics
+from evolve.environments.engine import (
+    FPS,
+    OWN_GENERATOR,
+    PAIR_SECONDS,
+    REPEATABLE,
+    Transition,
+    as_frame,
+    do_nothing,
+    encode_metrics,
+)
 from evolve.environments.exact import exact_task
 from evolve.environments.randomization import draw_tables, example_arguments, may_repeat
 from evolve.environments.spaces import Space, separate
@@ -196,7 +206,11 @@ class GymnasiumEngine:
         with gymnasium_making.closing_silently(self._make(table)) as env:
             if used and self.reuses:
                 env.reset(seed=seed + 1)
-                env.step(actions[0])
+                # Play to the end of the episode if there is time, because objects mostly change at that moment.
+                end = time.perf_counter() + PAIR_SECONDS / 2
+                for action in cycle(actions):
+                    if any(env.step(action)[2:4]) or time.perf_counter() > end:
+                        break
             try:
                 begun = env.reset(seed=seed)
             except TypeError as error:

@@ -199,7 +199,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
         )
     # Trials: whether a seed repeats its episode, whether the metrics are reported, and whether episodes end.
     if config.compute.check and not hangs:
-        environments.check(engine, complete.env.reuse)
+        environments.check(engine, complete.env.reuse, slots)
         environments.check_metrics(engine)
         if environments.max_episode_steps(config.env) is None and environments.seems_endless(engine):
             # The environment may only be slow, so this is not an error.

@@ -68,7 +68,10 @@ def reload(
             # settings have no effect with their defaults, so leave these out.
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
-    compute = parse(ComputeOptions, {"check": config.compute.check, "threads": plain(threads)}, "compute")
+    kept: dict[str, Any] = {"check": config.compute.check}
+    if config.compute.slots == 1:  # the episodes of the environment may not share a process
+        kept["slots"] = 1
+    compute = parse(ComputeOptions, {**kept, "threads": plain(threads)}, "compute")
     if not is_same and run.header.spaces is not None:
         # Only another environment is played, so the environment of the file need not be installed.
         policy = reload_policy(run)

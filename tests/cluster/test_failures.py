@@ -224,3 +224,11 @@ def test_an_object_that_remembers_is_refused_where_it_would_be_used_again(call):
     words = ("-e", "toys:Memory-v0", *RUN[2:])
     call("run", *words, "--set", "env.reuse=true").refused("a used and a new environment differ: reward")
     call("run", *words).ok()
+
+
+def test_an_environment_whose_objects_share_something_is_played_in_one_slot_alone(call, tmp_path):
+    words = ("-e", "toys:SharedGoal", *RUN[2:])
+    call("run", *words).refused("an episode changes another one", "--set compute.slots=1")
+    call("run", *words, "--set", "compute.slots=1").ok()
+    for full in ((), ("--full",)):
+        assert "equal: " in call("verify", store.path_of(tmp_path / "out", 0), *full).ok().out

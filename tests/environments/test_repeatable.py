@@ -46,9 +46,44 @@ def test_time_to_begin_does_not_count(monkeypatch):
         engines.check(engine)
 
 
-def test_environments_that_share_an_array_are_found():
-    with pytest.raises(InputError, match=r"two episodes differ: observation\[0\] \(1.0 against 2.0\) of step 1"):
-        engines.check(make(EnvOptions(id="toys:Shares"), 1))
+@pytest.mark.parametrize(
+    ("env", "difference"),
+    [("Shares", r"observation\[0\] \(2.0 against 3.0\) of step 2"), ("SharedGoal", r"reward \(.*\) of step 1")],
+)
+def test_environments_that_share_something_play_only_alone(env, difference):
+    engine = make(EnvOptions(id=f"toys:{env}"), 1)
+    with pytest.raises(
+        InputError, match=f"an episode changes another one of the same process: {difference}"
+    ) as refused:
+        engines.check(engine, slots=2)
+    assert "compute.slots=1" in str(refused.value)
+    engines.check(engine, slots=1)
+
+
+def test_an_object_that_keeps_something_at_the_end_of_its_episode_is_not_used_again():
+    with pytest.raises(InputError, match=r"a used and a new environment differ: reward \(0 against 1\) of step 1"):
+        engines.check(make(EnvOptions(id="toys:Hoards", reuse=True), 1), reuse=True)
+    engines.check(make(EnvOptions(id="toys:Hoards"), 1))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_only_the_compared_episode_has_to_keep_the_contract(monkeypatch, fails):
+    """The run may play an episode that fails or breaks the contract. Then `env.on_failure` decides."""
+    reset, begun = toys.Values.reset, []
+
+    def break_most(env, *, seed=None, options=None):
+        begun.append(seed)
+        if seed != begun[0]:
+            return int("no number") if fails else None
+        return reset(env, seed=seed, options=options)
+
+    monkeypatch.setattr(toys.Values, "reset", break_most)
+    engine = make(EnvOptions(id="toys:Values-v0", kwargs={"x": 1.0}), 1)
+    engines.check(engine)
+    assert len(set(begun)) > 2
+    monkeypatch.setattr(toys.Values, "step", lambda *_: (np.zeros(1, np.float32), len(begun), True, False, {}))
+    with pytest.raises(InputError, match="two episodes differ: reward"):
+        engines.check(engine)
 
 
 def test_environments_are_closed_where_time_is_over(monkeypatch):

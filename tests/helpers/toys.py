@@ -574,6 +574,42 @@ class Shares(gymnasium.Env):
         return self.position, 0.0, False, False, {}
 
 
+class SharedGoal(Values):
+    """Keeps its goal, against the rules, in the class: the last reset of any object sets the goal of all."""
+
+    goal = 0.0
+
+    def __init__(self):
+        super().__init__(0.0)
+
+    def reset(self, *, seed=None, options=None):
+        result = super().reset(seed=seed, options=options)
+        SharedGoal.goal = float(self.np_random.uniform())
+        return result
+
+    def step(self, action):
+        return np.zeros(1, np.float32), SharedGoal.goal, True, False, {}
+
+
+class Hoards(Values):
+    """Keeps, against the rules, one more coin from each of its episodes, which it takes in the tenth step, the last."""
+
+    coins = 0
+
+    def __init__(self):
+        super().__init__(0.0)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.steps += 1
+        reward, ends = self.coins, self.steps == 10
+        self.coins += ends
+        return np.zeros(1, np.float32), reward, ends, False, {}
+
+
 class Measured(gymnasium.Env):
     """Reports numbers in the info of its steps: of all types, some of them only at the end, and on request wrongly.
 
