@@ -104,7 +104,9 @@ class GymnasiumEngine:
         """
         try:
             seconds = _step_seconds(self._envs[0], self._actions)
-        except (Exception, SystemExit):  # the evaluation will meet the same error, and report where it happened
+        except (KeyboardInterrupt, EpisodeTimeout):
+            raise
+        except BaseException:  # the evaluation will meet the same error, and report where it happened
             return 8
         for slots in (8, 16, 32):
             if slots * seconds > _TICK_SECONDS:

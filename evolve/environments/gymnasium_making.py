@@ -338,9 +338,9 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         got = f"{env_id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
         raise InputError("env.id", "a module that can be imported", got, *_import_cure(env_id, str(error))) from None
     # `make` has already explained the failure of a wrapper.
-    except InputError:
+    except (InputError, KeyboardInterrupt):
         raise
-    except FAILURES as error:  # a constructor or an imported module may raise anything
+    except BaseException as error:  # a constructor or an imported module may raise anything, also a panic in Rust
         raise _failed_making(options, error) from error
 
 

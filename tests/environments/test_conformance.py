@@ -264,6 +264,17 @@ def test_every_fault_is_noted_and_announced(where, steps, recorded, how, monkeyp
     engine.close()
 
 
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_the_episodes_of_an_environment_that_panics_are_played(method, monkeypatch):
+    def panic(*_, **__):
+        raise toys.PanicError
+
+    monkeypatch.setattr(toys.Values, method, panic)
+    engine = environments.make(EnvOptions(id="toys:Values-v0"), 1)
+    assert engine.suggested_slots() == 8
+    environments.check(engine)
+
+
 @pytest.mark.parametrize(("reaction", "stepped"), [("stop", 0), ("worst", 1)])
 def test_after_a_reset_that_hangs_the_run_ends_without_a_step(monkeypatch, reaction, stepped):
     """Each of the other environments, which may need the same server, could hang for as long."""

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import gymnasium
 import pytest
+import toys
 
 from evolve import environments
 from evolve.config import EnvOptions
@@ -35,6 +36,15 @@ def test_a_module_that_fails_is_explained(monkeypatch, tmp_path, request, source
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(InputError, match=message.replace("{}", module)):
         environments.make(EnvOptions(id=f"{module}:Line-v0", engine="gymnasium", kwargs=kwargs), 1)
+
+
+def test_a_constructor_that_panics_is_explained(monkeypatch):
+    def panic(*_):
+        raise toys.PanicError("out of bounds")
+
+    monkeypatch.setattr(toys.Values, "__init__", panic)
+    with pytest.raises(InputError, match=r"that can be made, got toys:Values-v0 \(PanicError: out of bounds\)"):
+        environments.make(EnvOptions(id="toys:Values-v0"), 1)
 
 
 def test_a_wrapper_of_an_installed_package_is_imported_in_a_module_of_ones_own():
