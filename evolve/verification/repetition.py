@@ -362,6 +362,8 @@ class RunRepetition(_Repetition):
         cause, why = explain(known_kind or kind, step, run.header.seed)
         if known_kind is not None and step is not None:
             why += f"; {explain(kind, step)[1]}"
+        if cause == "environment" and experiment.config.env.reuse is True:
+            why += "; with env.reuse = true, an object may keep something of its earlier episodes"
         # The log has no observations and actions, so play the episode once more to show them.
         genome = genome or playing.genome_of(run, experiment, generation, candidate)
         played = None if step is None or genome is None else playing.play_recorded(run, experiment, key, genome)

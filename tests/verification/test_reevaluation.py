@@ -162,3 +162,11 @@ def test_what_fails_here_only_is_reported(call, runs):
 def test_a_champion_outside_the_population_is_refused(call, runs, candidate):
     tamper(runs["a"], "champion/candidate", 0, candidate)
     assert call("verify", runs["a"]).code == 2
+
+
+def test_a_difference_names_the_setting_by_which_objects_are_used_again(call, tmp_path):
+    task = ("-e", "toys:Memory-v0", "-p", 4, "-r", 3, "-g", 1, "-d", 2, "-o", "out")
+    more = ("--set", "compute.check=false", "--set", "env.reuse=true", "--set", "compute.slots=1")
+    call("run", *task, *more).ok()
+    done = call("verify", store.path_of(tmp_path / "out", 0))
+    assert (done.code, "with env.reuse = true" in done.out) == (1, True), done.out
