@@ -19,7 +19,7 @@ from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock, heading, why_early
 from evolve.cli.app import App, BestEffortStream, launch, print_error, say
 from evolve.cli.parser import Parser, command_line, file_argument, how_to_resume, steps_after
-from evolve.cluster import supervision
+from evolve.cluster import Watchdog, supervision
 from evolve.cluster.cores import Work, count_workers
 from evolve.config import (
     Config,
@@ -34,12 +34,13 @@ from evolve.config import (
     read_file,
     seconds,
 )
-from evolve.errors import EpisodeError, InputError, RunError, Setting, Stopped, pluralize, sanitize
+from evolve.errors import EpisodeError, EpisodeTimeout, InputError, RunError, Setting, Stopped, pluralize, sanitize
 from evolve.training import Experiment, config_of, iterate, plan, prepare, resume, rollouts
 from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
 
 _ACTIONS = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
+_HINT_SECONDS = 10.0  # the longest time for making and closing an environment for a hint
 _HINT_ON_LOSSES = (
     "if a worker is lost, this run ends; complete generations are kept, and --resume continues it. (With mpirun "
     "--with-ft ulfm the run would go on without the worker.)"
@@ -309,7 +310,8 @@ def _can_film(env: EnvOptions) -> bool:
     """Return whether an environment can be drawn; True if this is unknown. Gymnasium may draw in place of EnvPool."""
     if env.engine == "exact":
         return environments.has_picture(env.id)
-    with suppress(InputError):  # the run has succeeded, so an environment that now fails must not end this command
+    # The run has succeeded, so an environment that now fails or hangs must not end this command.
+    with suppress(InputError, EpisodeTimeout), Watchdog(min(_HINT_SECONDS, env.max_episode_seconds), fatal=True):
         return env.engine == "envpool" or environments.declares_frames(env)
     return True
 

@@ -46,6 +46,11 @@ def test_a_film_is_offered_if_the_environment_declares_frames(call):
         assert offered in call("run", "-e", env, *few).ok().out
 
 
+def test_an_environment_whose_close_hangs_does_not_hang_a_complete_run(call):
+    few = ("-g", 1, "-p", 2, "-r", 1, "-d", 2, "--set", "held_out_episodes=0", "-a", "mlp")
+    call("run", "-e", "toys:Jams", *few, "--set", "env.max_episode_seconds=0.1").ok()
+
+
 def test_the_library_of_films_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setattr(parser.importlib.util, "find_spec", lambda _: None)
     assert steps_after([Path("seed-1.h5")]).splitlines()[1].endswith(f"# needs: {install_command('video')}")

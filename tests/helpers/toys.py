@@ -447,6 +447,20 @@ class Values(gymnasium.Env):
         return np.zeros(1, np.float32), self.x, True, False, {}
 
 
+class Jams(Values):
+    """Hangs in `close` if it has played no episode."""
+
+    begun = False
+
+    def reset(self, *, seed=None, options=None):
+        self.begun = True
+        return super().reset(seed=seed, options=options)
+
+    def close(self):
+        while not self.begun:
+            time.sleep(0.01)
+
+
 class Prints(Values):
     """Prints in each reset, without an end of the line and also by C, and its constructor needs an argument."""
 
