@@ -209,7 +209,10 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         expected = "a wrapper `module:Class` that can be imported"
         # An AttributeError may also come from the code of the module. Then `sys.modules` does not hold the module.
         is_missing = isinstance(error, AttributeError) and module in sys.modules
-        advice = _wrapper_cure(module, attribute, own, is_missing)
+        if isinstance(error, ModuleNotFoundError) and module in sys.modules:
+            advice: tuple[str | Setting, ...] = (f"{module} imports {error.name}: install it.",)
+        else:
+            advice = _wrapper_cure(module, attribute, own, is_missing)
         raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})", *advice) from error
     return found
 
@@ -370,6 +373,11 @@ def _refused_arguments(options: EnvOptions, message: str, lacks_argument: bool) 
     """Return the error for an environment that takes no such arguments. message: the message of the constructor."""
     unknown = re.search(r"unexpected keyword argument '(\w+)'", message)
     text = unknown[1] if unknown else message
+    # Films and windows add `render_mode`, so the user may not have set it.
+    if text == "render_mode" or options.kwargs.keys() == {"render_mode"}:
+        expected = f"an environment that can be made with render_mode={options.kwargs.get('render_mode')!r}"
+        cure = "Its constructor has to take render_mode; a function has to pass it on."
+        return InputError("env.id", expected, f"{options.id} ({message})", cure)
     # Blame a randomized argument if the message names it, otherwise `env.kwargs` if there are any.
     named = [name for name in options.randomize if re.search(rf"\b{re.escape(name)}\b", text)]
     if named:

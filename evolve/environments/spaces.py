@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ Space = Any
 """A space of Gymnasium, or a `StoredSpace`."""
 
 _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-_OBSERVATIONS = "observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
+_OBSERVATIONS = "non-empty observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
 _SILENCING = threading.Lock()
 _levels: list[int] = []  # for each `without_advice` that has not ended: Gymnasium's level before the first one
 # The largest number of elements of a stored space, and of values of an element of Discrete or MultiDiscrete.
@@ -248,8 +248,10 @@ def member_of(space: Space, observation: Any, key: Any) -> Any:
         raise ValueError(f"an object of {type(observation).__name__}, not a {needed}") from None
 
 
-def observation_encoder(space: Space) -> tuple[int, Encode]:
+def observation_encoder(space: Space, is_member: bool = False) -> tuple[int, Encode]:
     """Return (O, encode): encode(observation, row) writes the flattened observation into row [O].
+
+    is_member: Whether the space is a member of another one.
 
     - Box: the numbers; numbers of type uint8 are divided by their largest bound.
     - Discrete and MultiDiscrete: one-hot.
@@ -268,7 +270,7 @@ def observation_encoder(space: Space) -> tuple[int, Encode]:
             sizes = space.nvec.ravel().astype(np.int64)
             return int(sizes.sum()), _one_hot(space, sizes, space.start.ravel().astype(np.int64))
         case "Dict" | "Tuple" if members_of(space):
-            return _encode_members(space)
+            return _encode_members(space, is_member)
     raise InputError("env.id", _OBSERVATIONS, repr(space), "A wrapper (env.wrappers) can turn others into these.")
 
 
@@ -399,24 +401,25 @@ def _one_hot(space: Space, sizes: Any, start: Any) -> Encode:
 
 
 def _is_known(space: Space) -> bool:
-    """Return whether encoders know the kind of a space, and the kinds of all its members."""
+    """Return whether encoders know the kind of a space and the kinds of all its members, and no part is empty."""
     kind = kind_of(space)
     if kind in ("Dict", "Tuple"):
-        return all(_is_known(member) for _, member in members_of(space))
-    return kind in _KINDS
+        return bool(members_of(space)) and all(_is_known(member) for _, member in members_of(space))
+    return kind in _KINDS and 0 not in space.shape
 
 
-def _encode_members(space: Space) -> tuple[int, Encode]:
+def _encode_members(space: Space, is_member: bool) -> tuple[int, Encode]:
     """Return the size and the encoder of a Dict or Tuple. Raises InputError for a member without an encoder."""
     unknown = [(key, member) for key, member in members_of(space) if not _is_known(member)]
     known = [key for key, member in members_of(space) if _is_known(member) and isinstance(key, str)]
-    if unknown and known and kind_of(space) == "Dict":
+    # The wrapper knows the keys of the outermost Dict alone.
+    if unknown and known and kind_of(space) == "Dict" and not is_member:
         unknown_key, unknown_member = unknown[0]
         got = f"{unknown_member!r}, the member {unknown_key!r} of a Dict"
         keys = json.dumps(known, ensure_ascii=False)
         cure = f'A wrapper leaves it out: env.wrappers=[{{name="FilterObservation", kwargs={{filter_keys={keys}}}}}].'
         raise InputError("env.id", _OBSERVATIONS, got, cure)
-    size, parts = _members(space, observation_encoder)
+    size, parts = _members(space, partial(observation_encoder, is_member=True))
 
     def encode_all(observation: Any, row: Float32) -> None:
         for key, place, encode in parts:

@@ -157,6 +157,25 @@ def test_an_environment_may_fail_when_it_is_closed(own):
     assert not environments.check_drawable(EnvOptions(id=f"{module}:Stuck"))
 
 
+def test_an_environment_without_a_render_mode_is_not_filmed(own):
+    module = own("from gymnasium.envs.classic_control import PendulumEnv\ndef make(): return PendulumEnv()\n")
+    options = EnvOptions(id=f"{module}:make", kwargs={"render_mode": "rgb_array"})  # as for a film
+    with pytest.raises(
+        InputError, match=r"^env\.id: .* made with render_mode='rgb_array', got .*a function has to pass"
+    ):
+        environments.make(options, 1)
+
+
+def test_the_package_that_a_wrapper_needs_is_named(monkeypatch):
+    def missing(_name):
+        raise ModuleNotFoundError("No module named 'array_api_compat'", name="array_api_compat")
+
+    monkeypatch.setattr(gymnasium.wrappers, "__getattr__", missing)
+    options = EnvOptions.model_validate({"id": "CartPole-v1", "wrappers": ["NumpyToDevice"]})
+    with pytest.raises(InputError, match=r"gymnasium\.wrappers imports array_api_compat: install it\.$"):
+        environments.make(options, 1)
+
+
 def test_an_error_without_a_message_is_placed(own):
     module = own("def make():\n    assert 1 > 2\n")
     with pytest.raises(InputError, match=rf"{module}:make \(AssertionError in .*{module}\.py, line 2\)\.$"):

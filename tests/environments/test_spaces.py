@@ -166,11 +166,19 @@ def test_keys_that_json_cannot_hold_are_refused(key):
 
 @pytest.mark.parametrize("space", [spaces.Text(5), spaces.Dict(a=spaces.Text(3)), spaces.Dict({}), spaces.Tuple(())])
 def test_other_observation_spaces_are_refused(space):
-    with pytest.raises(InputError, match=r"expected observations of Box.*, got (Text|Dict\(\)|Tuple\(\))"):
+    with pytest.raises(InputError, match=r"expected non-empty observations of Box.*, got (Text|Dict\(\)|Tuple\(\))"):
         observation_encoder(space)
 
 
-@pytest.mark.parametrize("other", [spaces.Text(3), spaces.Dict(image=spaces.Discrete(2), words=spaces.Text(3))])
+@pytest.mark.parametrize(
+    "other",
+    [
+        spaces.Text(3),
+        spaces.Dict(image=spaces.Discrete(2), words=spaces.Text(3)),
+        spaces.Box(0, 1, (0,)),
+        spaces.Dict(),
+    ],
+)
 def test_a_wrapper_can_leave_out_a_member_that_is_refused(other):
     space = spaces.Dict(image=spaces.Box(0, 1, (2,)), mission=other, view=spaces.Discrete(4))
     with pytest.raises(
@@ -181,6 +189,13 @@ def test_a_wrapper_can_leave_out_a_member_that_is_refused(other):
     advised = tomllib.loads(str(refused.value).partition("out: env.")[2].rstrip("."))
     assert advised == {"wrappers": [{"name": "FilterObservation", "kwargs": {"filter_keys": ["image", "view"]}}]}
     assert observation_encoder(spaces.Dict({key: space[key] for key in ("image", "view")}))[0] == 6
+
+
+@pytest.mark.parametrize("around", [lambda inner: spaces.Dict(x=inner), lambda inner: spaces.Tuple([inner])])
+def test_no_wrapper_leaves_out_a_member_of_a_member(around):
+    with pytest.raises(InputError, match=r"got Text\(.*env\.wrappers") as refused:
+        observation_encoder(around(spaces.Dict(words=spaces.Text(3), view=spaces.Discrete(2))))
+    assert "FilterObservation" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
