@@ -16,6 +16,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
 
@@ -42,6 +43,7 @@ _RESET_RESTORES_ALL = (*_QUICK, "gymnasium.envs.mujoco")
 world, so that a BipedalWalker then walks another trajectory from the same seed."""
 # Wrappers that keep no state from earlier episodes.
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
+_BOUNDS = ("min_action", "max_action", "min_obs", "max_obs")  # arguments of Gymnasium's wrappers
 MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
 _PATH_CURE = (
     "A module is named as Python imports it, without folders and without .py: ",
@@ -75,7 +77,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     example = example_arguments(options.randomize)
     # Look up all names here and not in `make`, so that a wrong name is an error before any episode.
     with _importing(), without_advice():
-        wrappers = [(_wrapper_class(w.name, options.id), _wrapper_kwargs(w.name, w.kwargs)) for w in options.wrappers]
+        wrappers = [(_wrapper_class(w.name, options.id), w) for w in options.wrappers]
         found = _class_or_function(options.id)
         module, _, name = options.id.rpartition(":")
         _try_import(module)
@@ -94,9 +96,9 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
                 **copy.deepcopy(drawn),
             )
         _MADE.add(options.id)
-        for number, (wrapper, kwargs) in enumerate(wrappers):
+        for number, (wrapper, given) in enumerate(wrappers):
             try:
-                env = wrapper(env, **copy.deepcopy(kwargs))
+                env = wrapper(env, **_wrapper_kwargs(given.name, copy.deepcopy(given.kwargs)))
             except Exception as error:
                 close_silently(env)
                 setting = f"env.wrappers.{number}"
@@ -243,10 +245,12 @@ def _wrapper_cure(module: str, attribute: str, own: str, is_missing: bool) -> tu
 
 
 def _wrapper_kwargs(name: str, kwargs: Table) -> Table:
-    """Return the arguments of a wrapper. TOML has no tuples, but several of Gymnasium's wrappers insist on tuples."""
+    """Return the arguments of a wrapper. TOML has lists, but Gymnasium's wrappers insist on tuples, or on arrays."""
     if not name.startswith("gymnasium.wrappers"):
         return kwargs
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in kwargs.items()}
+    lists = {key: value for key, value in kwargs.items() if isinstance(value, list)}
+    # Bounds are arrays, all other lists are tuples.
+    return kwargs | {key: np.array(value, float) if key in _BOUNDS else tuple(value) for key, value in lists.items()}
 
 
 def registered_ids() -> list[str]:

@@ -159,6 +159,16 @@ def test_a_wrapper_of_gymnasium_gets_tuples_which_some_of_them_insist_on():
     assert engine.spaces.observation.shape == (3, 1)
 
 
+def test_a_wrapper_of_gymnasium_gets_arrays_as_bounds():
+    bounds = {"min_obs": [-1.0, -2.0, -3.0], "max_obs": [1.0, 2.0, 3.0]}
+    wrappers = [{"name": "RescaleObservation", "kwargs": bounds}]
+    engine = environments.make(EnvOptions.model_validate({"id": "Pendulum-v1", "wrappers": wrappers}), 1)
+    assert engine.spaces.observation.high.tolist() == bounds["max_obs"]
+    wrappers[0]["kwargs"]["min_obs"] = [-1.0, "low", -3.0]
+    with pytest.raises(InputError, match=r"^env\.wrappers\.0: .* RescaleObservation"):
+        environments.make(EnvOptions.model_validate({"id": "Pendulum-v1", "wrappers": wrappers}), 1)
+
+
 @pytest.mark.parametrize(("engine", "name"), [("gymnasium", "Pendulum-v1"), ("envpool", "CliffWalking-v0")])
 def test_episode_length_can_be_limited(engine, name):
     """EnvPool's CliffWalking ignores the limit that it is made with."""
