@@ -368,7 +368,7 @@ def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
         got = repr(options.id) + (f" ({message})" if module and name else "")
         return InputError("env.id", "the name of an environment, or module:Name", got, similar)
     advice = "Its arguments are env.kwargs." if lacks_argument else ""
-    if hasattr(_named_object(options.id), "possible_agents"):
+    if hasattr(_named_object(options.id), "possible_agents") or module.startswith("pettingzoo"):
         advice = _ONE_AGENT
     return InputError("env.id", _CAN_BE_MADE, f"{options.id} ({message})", advice)
 

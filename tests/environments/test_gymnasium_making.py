@@ -172,6 +172,16 @@ def test_a_constructor_that_panics_is_explained(own):
         environments.make(EnvOptions(id=f"{module}:make"), 1)
 
 
+def test_a_function_of_pettingzoo_is_not_supported(monkeypatch, tmp_path):
+    (tmp_path / "pettingzoo.py").write_text("def env(): raise TypeError('no gymnasium.Env')\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pettingzoo"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InputError, match=r"one agent here, so PettingZoo's environments are not supported\.$"):
+        environments.make(EnvOptions(id="pettingzoo:env"), 1)
+    monkeypatch.delitem(sys.modules, "pettingzoo")
+
+
 def test_an_error_without_a_message_is_placed(own):
     module = own("def make():\n    assert 1 > 2\n")
     with pytest.raises(InputError, match=rf"{module}:make \(AssertionError in .*{module}\.py, line 2\)\.$"):
