@@ -280,8 +280,9 @@ def test_a_kind_needs_no_package_if_it_is_named_with_its_module(call, command, t
 
 def test_a_strategy_that_fails_later_ends_the_run_with_one_line(command, outside, tmp_path):
     (tmp_path / "mine.py").write_text(
-        "import outside\n\nclass Climber(outside.HillClimber):\n    left = 4\n\n    def tell(self, *given):\n"
-        "        Climber.left -= 1\n        assert Climber.left\n        return super().tell(*given)\n\n"
+        "import outside\n\nclass Climber(outside.HillClimber):\n    played = 0\n\n    def tell(self, *given):\n"
+        "        Climber.played += given[2].fitness.min() > 5  # not the made-up results of the check\n"
+        "        assert Climber.played < 2\n        return super().tell(*given)\n\n"
         "climber = outside.HillClimberOptions, Climber\n"
     )
     small = ("--engine", "exact", "-e", "CartPole-v1", "-p", 4, "-r", 1, "-g", 9, "-s", 1, "-o", "out")
