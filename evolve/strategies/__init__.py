@@ -44,7 +44,7 @@ __all__ = [
     "runs_on_every_rank", "searches", "shared_mask", "wanted_traces",
 ]  # fmt: skip
 
-_CHECKED_GENERATIONS, _CHECKED_CANDIDATES = 4, 16  # of a strategy of another package, in a trial of a resumed run
+_CHECKED_GENERATIONS, _CHECKED_CANDIDATES = 8, 16  # in the check of a strategy of another package
 _PROPOSALS = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
     "xnes": "cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga",
@@ -213,7 +213,8 @@ def check(section: Section, make: Callable[[], Strategy[Any]], layout: GenomeLay
         """Return the weights of the last candidate, which must not depend on the other candidates in the call."""
         with STRATEGIES.as_input_error(section, "ask"):
             asked = ask_last(state, generation).weights.tobytes()
-            if ask_last(state, generation, 2).weights[-1].tobytes() != asked:
+            first, second = (ask_last(state, generation, _CHECKED_CANDIDATES) for _ in range(2))
+            if first != second or first.weights[-1].tobytes() != asked:
                 raise ValueError("a second call gives a candidate other weights; draw from Stream only")
         return asked
 

@@ -292,9 +292,16 @@ def _random_later(_made, _state, generation, candidates):
     return Genomes(rows, np.ones(rows.shape, np.bool_))
 
 
+def _random_candidate(_made, state, _generation, candidates):
+    weights = state.weights.repeat(len(candidates), axis=0)
+    weights[candidates == P - 3] += np.random.default_rng().normal()
+    return pruned(weights, state.mask.repeat(len(candidates), axis=0))
+
+
 @pytest.mark.parametrize(
     ("name", "replacement", "fault"),
     [
+        ("ask", _random_candidate, "ask fails .*a second call gives a candidate other weights"),
         ("tell", lambda *_: None, "tell fails .*expected the next state, got None"),
         ("tell", _in_place, "tell fails .*return a new state instead"),
         ("champion", lambda *_: None, "champion fails .*expected evolve.genome.Genomes, got NoneType"),
@@ -346,7 +353,7 @@ def test_an_added_strategy_that_keeps_something_outside_of_its_state_is_refused(
     def tell_with_archive(self, state, genomes, results):
         archive = archives.setdefault(self, [])
         archive.append(results.fitness.max())
-        sign = 1.0 if len(archive) < 4 else -1.0
+        sign = 1.0 if len(archive) < 8 else -1.0
         return tell(self, state, genomes, replace(results, fitness=sign * results.fitness))
 
     monkeypatch.setattr(kind, "tell", tell_with_archive)
