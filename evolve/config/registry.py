@@ -192,6 +192,7 @@ class Registry:
     contract: type
     aliases: Mapping[str, str] = field(default_factory=dict)
     proposals: Mapping[str, str] = field(default_factory=dict)
+    _names: dict[type, str] = field(default_factory=dict, init=False)  # of the kinds that `make` has called
 
     def __post_init__(self) -> None:
         REGISTRIES[self.section] = self
@@ -247,7 +248,12 @@ class Registry:
         with nullcontext() if choice.name in self.kinds else self.as_input_error(choice, "constructor"):
             made = self.kind(choice)(choice.options, *arguments)
         self.check(choice, made, self.contract)
+        self._names[type(made)] = choice.name
         return made
+
+    def name_of(self, made: object) -> str:
+        """Return the name under which `make` made an object, or the name of its class if another function made it."""
+        return self._names.get(type(made), type(made).__name__)
 
     def validate(self, section: Section, *arguments: Any) -> None:
         """Raise InputError for options that a new run must not have.

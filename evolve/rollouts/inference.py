@@ -204,11 +204,11 @@ class Inference(ABC):
 class _AddedBatch:
     """A batch of another package (no `SlotArrays`). Its errors, and actions of a wrong shape, become InputErrors."""
 
-    def __init__(self, batch: Batch, action_size: int) -> None:
+    def __init__(self, batch: Batch, action_size: int, network: str) -> None:
         self._batch = batch
         self._A = action_size
         # `with self._failing(method)` turns any error into an InputError. The dict stands for the section [network].
-        self._failing = partial(NETWORKS.as_input_error, {"name": type(batch).__name__})
+        self._failing = partial(NETWORKS.as_input_error, {"name": network})
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         with self._failing("load"):
@@ -234,19 +234,25 @@ class _AddedBatch:
 
 
 class HostInference(Inference):
-    """The inference on the host."""
+    """The inference on the host. network: the name of the network, for errors."""
 
     _hashes: StepHashes
     _normalizer: ObservationNormalizer | None
 
     def __init__(
-        self, batch: Batch, observations: Float32, action_size: int, backend: native.Backend, normalize: bool
+        self,
+        batch: Batch,
+        observations: Float32,
+        action_size: int,
+        backend: native.Backend,
+        normalize: bool,
+        network: str,
     ) -> None:
         normalizer = ObservationNormalizer(observations, backend) if normalize else None
         self._seen = observations if normalizer is None else normalizer.normalized
         self._outputs = np.zeros((len(observations), action_size), np.float32)
         # Built-in batches, which need no checks, inherit from `SlotArrays`.
-        checked = batch if isinstance(batch, SlotArrays) else _AddedBatch(batch, action_size)
+        checked = batch if isinstance(batch, SlotArrays) else _AddedBatch(batch, action_size, network)
         # Fingerprints are of the observations as they come from the environments, before normalization.
         super().__init__(observations, checked, StepHashes(observations, self._outputs, backend), normalizer)
         # A batch that overrides `step` does more than its kernel, so the kernel alone cannot do a step.
@@ -288,7 +294,7 @@ def make_inference(
             return DeviceInference(batch, step, normalize, check)
         backend = "native" if native.available() else "numpy"
     observations = np.zeros((slots, network.observation_size), np.float32)
-    return HostInference(batch, observations, action_size, backend, normalize)
+    return HostInference(batch, observations, action_size, backend, normalize, NETWORKS.name_of(network))
 
 
 def device_step(batch: Batch) -> DeviceStep | None:

@@ -299,9 +299,9 @@ def _check_continuation(run: PlannedRun, spot_check: SpotCheck) -> None:
         check_configuration(run, file)
         if not file.num_generations:
             return
-        _warn_of_other_code(file, run.experiment.config)
+        changed = _warn_of_other_code(file, run.experiment.config)
     if run.experiment.config.compute.check:
-        _check_episode(run, file, spot_check)
+        _check_episode(run, file, spot_check, changed)
 
 
 def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
@@ -356,10 +356,12 @@ def changed_sizes(run: RunFile | Stored, experiment: Experiment) -> tuple[str, s
     return f"an environment of {there}, as in {run.path}", f"{env.id}, of {here}"
 
 
-def _warn_of_other_code(file: RunFile, config: Config) -> None:
+def _warn_of_other_code(file: RunFile, config: Config) -> str:
     """Warn if the file was written with another version of evolve, or with other code of the user or of packages.
 
     Other code may give other candidates or episodes, although the episode that is played again is equal.
+
+    Returns the user's modules and the packages with other code, in words; "" if there are none.
     """
     cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tests whether both give the same bits"
     theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")
@@ -380,21 +382,26 @@ def _warn_of_other_code(file: RunFile, config: Config) -> None:
             changed.append(f"{name} {packages[name]} (now {version})")
     if changed:
         _LOG.warning("%s was written with other code of %s: %s", file.path, ", ".join(changed), cure)
+    return ", ".join(changed)
 
 
-def _check_episode(run: PlannedRun, file: RunFile, spot_check: SpotCheck) -> None:
-    """Raise InputError if a logged episode cannot be repeated: the log would mix two tasks. May raise Stopped."""
+def _check_episode(run: PlannedRun, file: RunFile, spot_check: SpotCheck, changed: str) -> None:
+    """Raise InputError if a logged episode cannot be repeated: the log would mix two tasks. May raise Stopped.
+
+    changed: The modules and packages with other code than in the file, in words.
+    """
     try:
         difference = spot_check(store.read(run.path), run.experiment)
     except Stopped as why:
         then = f"{why}: {generations_on_disk(file)}; continue with "
         raise type(why)(then, Setting("resume", True), ".") from None
     if difference is not None:
-        expected = "an environment in which the newest champion plays as the log says"
+        expected = "code with which the newest champion plays as its log says"
+        reason = f"It was written with other code of {changed}" if changed else "The environment has changed"
         cure = (
-            "The environment's code or version has changed, or this machine's arithmetic differs: "
+            f"{reason}, or this machine's arithmetic differs: "
             f"python -m evolve.verify {shlex.quote(str(run.path))} finds the first difference. To resume nevertheless, "
             "with a log that cannot be repeated: "
         )
         check = Setting("compute.check", False)
-        raise InputError("env.id", expected, difference, cure, check, ".", where=f"resuming {run.path}")
+        raise InputError(str(run.path), expected, difference, cure, check, ".")

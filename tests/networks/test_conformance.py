@@ -386,7 +386,7 @@ def test_a_network_of_another_package_that_fails_later_is_named(monkeypatch, tmp
         return change(result) if len(calls) > (150 if method == "step" else 40) else result  # not in the check
 
     monkeypatch.setattr(batch_kind, method, changed)
-    with pytest.raises(EvolveError, match=rf"network\.name: .*got {batch_kind.__name__}, whose {fault}"):
+    with pytest.raises(EvolveError, match=rf"network\.name: .*got leaky, whose {fault}"):
         evolve.train(env="CartPole-v1", network="leaky", strategy="random", population=8, episodes=8, generations=9,
                      output=tmp_path)  # fmt: skip
 

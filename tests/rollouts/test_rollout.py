@@ -278,12 +278,12 @@ class Careless:
 def test_a_network_changes_nothing_outside_itself():
     """Its observations are its own, and later episodes load the same genomes."""
     careless, seen = Careless(), np.ones((2, 3), np.float32)
-    inference = HostInference(careless, seen, 1, "numpy", normalize=False)
+    inference = HostInference(careless, seen, 1, "numpy", normalize=False, network="careless")
     for _ in range(2):
         inference.begin(2)
     assert (seen == 1).all()
     assert not np.shares_memory(*careless.kept)
     genomes = np.ones((2, 5), np.float32), np.ones((2, 5), np.bool_)
-    with pytest.raises(InputError, match=r"got Careless, whose load fails \(ValueError: .*read-only"):
+    with pytest.raises(InputError, match=r"got careless, whose load fails \(ValueError: .*read-only"):
         inference.load(np.arange(2), *genomes, np.zeros(2, np.int64), np.zeros((2, 2, 0), np.float32))
     assert (genomes[0] == 1).all()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import h5py
 import pytest
-from conftest import make_runs, wait_for
+from conftest import ROOT, make_runs, wait_for
 from tampering import edit_config, edit_manifest
 
 from evolve import __version__, store
@@ -233,7 +233,7 @@ def test_a_task_that_was_changed_meanwhile_is_refused(call, tmp_path):
     before = (tmp_path / "out" / "seed-0.h5").read_bytes()
     longer = (*task, "-g", 3, "--resume")
     done = call("run", *longer, "-s", 9, 0, TOY_GRAVITY="12")
-    done.refused("python -m evolve.verify out/seed-0.h5", "--set compute.check=false")
+    done.refused("The environment has changed", "python -m evolve.verify out/seed-0.h5", "--set compute.check=false")
     assert re.search(r"generation 1, candidate \d, episode 0,.* step \d+ ", done.err), done.err
     assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["seed-0.h5"]
@@ -459,3 +459,16 @@ def test_changed_code_of_a_users_module_is_mentioned(command, tmp_path):
     done = command(*words, "-g", 4, "--resume")
     assert done.code == 0, done.err
     assert "seed-0.h5 was written with other code of mine: python -m evolve.verify --full out/seed-0.h5 " in done.err
+
+
+def test_changed_code_of_an_own_network_is_named_in_place_of_the_environment(command, tmp_path):
+    words = ("run", "-e", "Pendulum-v1", "-a", "mine:leaky", "--strategy", "ga", *QUICK[:6], *QUICK[8:])
+    code = (ROOT / "examples" / "outside" / "outside.py").read_text(encoding="utf-8")
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    command(*words).ok()
+    (tmp_path / "mine.py").write_text(code.replace("return tanh(", "return -tanh("), encoding="utf-8")
+    done = command(*words, "-g", 3, "--resume")
+    assert done.code == 2, done.err
+    assert "seed-0.h5: expected code with which the newest champion plays" in done.err
+    assert "with other code of mine, or this" in done.err
+    assert "environment has changed" not in done.err
