@@ -263,9 +263,9 @@ def _check_resumed(make: Callable[[], Strategy[Any]], population: int, W: int, r
         fitness, measures = numbers.uniform(population), results.measures
         sums = None if results.sums is None else whole.sums(state, generation, fitness, slice(0, W))
         measures = None if measures is None else numbers.uniform(*measures.shape)
-        told = replace(results, fitness=fitness, sums=sums, measures=measures)
-        state = whole.tell(state, AskedGenomes(whole, state, generation, population, W), told)
-        read = resumed.tell(read, AskedGenomes(resumed, read, generation, population, W), told)
+        made_up = replace(results, fitness=fitness, sums=sums, measures=measures)
+        state = whole.tell(state, AskedGenomes(whole, state, generation, population, W), made_up)
+        read = resumed.tell(read, AskedGenomes(resumed, read, generation, population, W), made_up)
         arrays = resumed.to_arrays(read)
         resumed = make()
         read = resumed.from_arrays(arrays)

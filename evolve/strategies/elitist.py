@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.config import Options
+from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, no_genomes, pruned
 from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import add_noise
@@ -181,8 +182,13 @@ class Elitist(contract.Strategy[contract.State]):
         return both if is_right_order else both.take(np.argsort(order))
 
     def champion(self, state: contract.State) -> Genomes:
-        """Return the best genome of the elite."""
+        """Return the best genome of the elite. Raises InputError before the first `tell`, which chooses an elite."""
+        self._require_elite(state)
         return self._elite(state).genomes.take(np.zeros(1, np.intp))
+
+    def _require_elite(self, state: contract.State) -> None:
+        if not len(self._elite(state)):
+            raise InputError("state", "a state that `tell` has returned", "a state without evaluated genomes")
 
     def _num_kept(self, state: contract.State) -> int:
         """Return the number of leading candidates of the next generation that are copies of the elite.

@@ -230,7 +230,8 @@ class Nsga2(Elitist[FrontState]):
         return FrontState(parents.take(rows), measured[chosen], fronts[chosen], chosen.astype(np.int64))
 
     def champion(self, state: FrontState) -> Genomes:
-        """Return the genome of the best trusted mean fitness, see `_best`."""
+        """Return the genome of the best trusted mean fitness. Raises InputError before the first `tell`."""
+        self._require_elite(state)
         return self._best(state, np.arange(len(state.parents)))
 
     def select(

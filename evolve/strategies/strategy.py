@@ -153,7 +153,7 @@ class Strategy(Generic[State]):
         """Return the genome (P = 1) that the strategy estimates to be best.
 
         The state is a result of `tell`. If the search begins with a given genome, the state may also be the result of
-        `start`, whose champion is the given genome.
+        `start`, whose champion is the given genome. Otherwise strategies without a centre refuse the result of `start`.
         """
 
     def champion_generation(self, _state: State) -> int | None:
@@ -307,8 +307,15 @@ class NewestValue(Generic[State, Value]):
 
 
 def requested_candidates(population: int, candidates: Int64 | None) -> Int64:
-    """Return the given candidates [n], or all P of the population if `candidates` is None."""
-    return np.arange(population) if candidates is None else candidates
+    """Return the given candidates [n], or all P of the population if `candidates` is None.
+
+    Raises InputError for a number that no candidate has.
+    """
+    if candidates is None:
+        return np.arange(population)
+    if not ((candidates >= 0) & (candidates < population)).all():
+        raise InputError("candidates", f"numbers from 0 to {population - 1}", candidates.tolist())
+    return candidates
 
 
 def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "mean", "none"]:
@@ -338,7 +345,7 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
         grows: Whether the results of only the first n candidates are accepted, for even n.
 
     Raises:
-        InputError: `results` is not a `Results`, or the number of results is wrong.
+        InputError: `results` is not a `Results`, or the number of results is wrong, or a weight is not finite.
         ValueError: The number or the size of the genomes is wrong. Only genomes in memory are checked.
     """
     if not isinstance(results, Results):
@@ -349,6 +356,10 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
         raise InputError("genomes", "the `Genomes` that `ask` returned", f"an object of {type(genomes).__name__}", cure)
     if isinstance(genomes, Genomes):
         check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
+        # The smallest and the largest number show NaN and infinity, too, and need no array [P, W].
+        if not np.isfinite([genomes.weights.min(), genomes.weights.max()]).all():
+            bad = np.flatnonzero(~np.isfinite(genomes.weights).all(axis=1))
+            raise InputError("genomes", "finite weights", f"NaN or infinity in candidate {bad[0]}")
     count = len(results.fitness)
     if count != P and not (grows and 2 <= count < P and count % 2 == 0):
         raise InputError("fitness", f"one number for each of {P} candidates", f"{count} numbers")

@@ -59,7 +59,7 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
     arrays = {name: array for name, array in run.checkpoint.items() if name not in OBSERVED}
     # A strategy of another package may raise anything, for example by a fault of its own, or if a version that it needs
     # is not installed. Only a ValueError says that an array is missing or wrong.
-    damages: tuple[type[Exception], ...] = (ValueError,) if is_added(section) else (ValueError, LookupError)
+    damages: tuple[type[Exception], ...] = (ValueError,) if is_added(section) else (ValueError, LookupError, InputError)
     with STRATEGIES.as_input_error(section, "from_arrays") if is_added(section) else nullcontext():
         try:
             state = strategy.from_arrays(arrays)

@@ -226,6 +226,35 @@ def test_any_candidates_are_those_rows_of_the_whole(table, generation):
         assert np.array_equal(some.mask, whole.mask[list(candidates)])
 
 
+@pytest.mark.parametrize("candidates", [[P], [0, -1]])
+def test_candidates_outside_of_the_population_are_refused(table, candidates):
+    if table["name"] == "hill-climber":
+        pytest.skip("a strategy of another package")
+    made = strategy(table)
+    with pytest.raises(InputError, match=rf"^candidates: expected numbers from 0 to {P - 1}, got \["):
+        made.ask(made.start(), 0, np.array(candidates))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_refused(table, wrong):
+    if table["name"] == "hill-climber":
+        pytest.skip("a strategy of another package")
+    made = strategy(table)
+    genomes = made.ask(made.start(), 0)
+    genomes.weights[3, -1] = wrong
+    with pytest.raises(InputError, match="genomes: expected finite weights, got NaN or infinity in candidate 3"):
+        made.tell(made.start(), genomes, Results(np.zeros(P), traces()))
+
+
+def test_the_champion_before_the_first_generation_is_an_initial_genome_or_refused(table):
+    made = strategy(table)
+    if table["name"] in ("ga", "nsga2", "prune", "random", "umda"):
+        with pytest.raises(InputError, match="state: expected a state that `tell` has returned"):
+            made.champion(made.start())
+    else:
+        assert made.champion(made.start()).weights.shape == (1, NETWORK.num_weights)
+
+
 def test_threads_that_ask_at_the_same_time_share_what_is_computed_once():
     def slow(state, generation):
         computed.append(generation)

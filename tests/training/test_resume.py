@@ -294,11 +294,17 @@ def test_a_damaged_checkpoint_is_refused(call, quick):
     call("run", *QUICK, "-g", 3, "--resume").refused("checkpoint")
 
 
-def test_a_checkpoint_that_a_strategy_cannot_read_is_called_damaged(quick, monkeypatch):
-    """A strategy of another package may look up an array without a check."""
-    monkeypatch.setattr("evolve.strategies.prune.Prune.from_arrays", lambda _, arrays: arrays["memory"])
+@pytest.mark.parametrize(
+    ("from_arrays", "fault"),
+    [
+        (lambda _, arrays: arrays["memory"], "'memory'"),  # a strategy of another package may not check
+        (lambda made, _: made.start(), "state: expected a state that `tell` has returned"),
+    ],
+)
+def test_a_checkpoint_that_a_strategy_cannot_read_is_called_damaged(quick, monkeypatch, from_arrays, fault):
+    monkeypatch.setattr("evolve.strategies.prune.Prune.from_arrays", from_arrays)
     run = store.read(quick)
-    with pytest.raises(InputError, match=r"an undamaged checkpoint, got a damaged one \('memory'\)"):
+    with pytest.raises(InputError, match=rf"an undamaged checkpoint, got a damaged one \({fault}"):
         restore(prepare(config_of(run)), run)
 
 
