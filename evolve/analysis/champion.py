@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -259,7 +260,7 @@ def elites_of(run: StoredRun) -> list[Elite]:
     """
     strategy, state = training.restore(training.reload_policy(run), run)
     if not isinstance(strategy, MapElites):
-        raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
+        raise no_genomes_of(run, "archive")
     return [
         Elite(
             # The archive has only the filled cells, so `place` is not the number of a cell.
@@ -272,6 +273,18 @@ def elites_of(run: StoredRun) -> list[Elite]:
         )
         for place in range(len(state))
     ]
+
+
+def no_genomes_of(run: StoredRun, kept: Literal["front", "archive"]) -> InputError:
+    """Return the error for a run without a front, or without an archive, of the built-in strategy."""
+    expected = {
+        "front": "a run with a front (strategy nsga2)",
+        "archive": "a run with an archive (strategy map-elites)",
+    }
+    # A strategy of another package may record a front or an archive, but evolve does not know its goals or its grid.
+    has_numbers = bool(run.records) and getattr(run.records[-1], kept) is not None
+    cure = f"The fitness of its own {kept} is run.generations[-1].record.{kept} in Python." if has_numbers else ""
+    return InputError(str(run.path), expected[kept], f"a run of {training.config_of(run).strategy.name}", cure)
 
 
 def names_of_measures(run: StoredRun) -> tuple[str, ...]:
@@ -296,7 +309,7 @@ def fronts_of(run: StoredRun) -> list[Front]:
     for record in run.records:
         # A strategy of another package may record a front, too.
         if record.front is None or record.measures is None or not isinstance(state, FrontState):
-            raise InputError(str(run.path), "a run with a front (strategy nsga2)", "another one")
+            raise no_genomes_of(run, "front")
         shape = len(record.fitness), W  # selection reads no genome, so one number stands for all
         no_genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.False_, shape))
         state = strategy.tell(state, no_genomes, Results(record.fitness, measures=record.measures))

@@ -223,7 +223,7 @@ class Strategy(Generic[State]):
 
     def select(
         self,
-        _state: State,
+        state: State,
         /,
         connections: int | None = None,
         cell: Sequence[int] | None = None,
@@ -240,10 +240,13 @@ class Strategy(Generic[State]):
         Raises:
             InputError: The strategy keeps no front, no archive, or no such genome.
         """
+        cure = ""
+        if type(self).select is Strategy.select and self.outcome(state):  # a strategy of another package
+            cure = "This strategy keeps one, but has no method `select` that finds its genomes."
         for name, value in (("connections", connections), ("member", member)):
             if value is not None:
-                raise InputError(name, "none, except with nsga2, which keeps a front", value)
-        raise InputError("cell", "none, except with map-elites, which keeps an archive", cell)
+                raise InputError(name, "none, except with nsga2, which keeps a front", value, cure)
+        raise InputError("cell", "none, except with map-elites, which keeps an archive", cell, cure)
 
     def origin(self, state: State, cell: Sequence[int]) -> tuple[int, int]:
         """Return the generation and the candidate number of the elite in a cell of an archive.

@@ -451,8 +451,18 @@ def test_an_archive_and_its_elites_are_shown_from_python(made):
 def test_the_archive_of_another_package_s_strategy_is_not_drawn(made):
     stored = store.read(made.path)
     config = made.config.model_copy(update={"strategy": parse(Config, {"strategy": "ga"}).strategy})
-    with pytest.raises(InputError, match=r"expected a run with an archive \(strategy map-elites\), got another one"):
+    found = r"got a run of ga\. The fitness of its own archive is run\.generations\[-1\]\.record\.archive"
+    with pytest.raises(InputError, match=rf"expected a run with an archive \(strategy map-elites\), {found}"):
         figures.draw_archive(replace(stored, header=replace(stored.header, config=config.to_toml())))
+
+
+def test_a_strategy_that_keeps_an_archive_but_finds_no_elites_is_named(monkeypatch):
+    strategy = make("hill-climber", genome_size=3, population=4)  # examples/outside
+    with pytest.raises(InputError, match=r"cell: expected none, except with map-elites, .*, got \(3, 3\)\.$"):
+        strategy.select(strategy.start(), cell=(3, 3))
+    monkeypatch.setattr(type(strategy), "outcome", lambda *_: {"archive": np.zeros(16)})
+    with pytest.raises(InputError, match="keeps one, but has no method `select`"):
+        strategy.select(strategy.start(), cell=(3, 3))
 
 
 def test_an_archive_is_drawn(made, call, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 
 from evolve import environments
 from evolve.analysis import statistics
-from evolve.analysis.champion import Front, fronts_of, names_of_measures
+from evolve.analysis.champion import Front, fronts_of, names_of_measures, no_genomes_of
 from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, QUIET, drawable
@@ -422,7 +422,7 @@ def draw_archive(run: StoredRun, titled: bool = True) -> Any:
     # so the seed may be 0, and no network is made.
     strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), config.population, 0)
     if run.records[-1].archive is None or not isinstance(strategy, MapElites):  # another package may have archives, too
-        raise InputError(str(run.path), "a run with an archive (strategy map-elites)", "another one")
+        raise no_genomes_of(run, "archive")
     archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
     # An archive of one descriptor is a row of cells, which needs little height.
     height = 4.8 if len(strategy.grid) > 1 else 1.0
