@@ -47,7 +47,7 @@ __all__ = [
 _CHECKED_GENERATIONS, _CHECKED_CANDIDATES = 8, 16  # in the check of a strategy of another package
 _PROPOSALS = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
-    "xnes": "cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga",
+    "xnes": "cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga", "steadystatega": "ga",
     "deepga": "ga", "randomsearch": "random", "neat": "prune", "nsgaii": "nsga2", "nsga3": "nsga2", "moea": "nsga2",
     "mapelites": "map-elites", "cmaesme": "map-elites", "cmame": "map-elites", "qd": "map-elites",
 }  # fmt: skip

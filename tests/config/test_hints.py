@@ -109,6 +109,7 @@ def test_no_advice_for_a_name_without_a_meaning():
         (STRATEGIES, "OpenES", "openai-es"),
         (STRATEGIES, "CMA-ES", "cma-es"),
         (STRATEGIES, "CMAES", "cma-es"),
+        (STRATEGIES, "SteadyStateGA", "ga"),
         (STRATEGIES, "SimpleGA", "ga"),
         (STRATEGIES, "PGPE", "pgpe"),
         (STRATEGIES, "SNES", "snes"),
