@@ -20,7 +20,7 @@ import numpy as np
 from evolve.config import Choice, ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.config.options import fold
 from evolve.config.registry import meanings
-from evolve.errors import InputError, check_whole
+from evolve.errors import InputError, Setting, check_whole
 from evolve.genome import GenomeLayout, Genomes, VectorLayout, check_genomes, one_genome
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float64, check_shape
@@ -187,7 +187,13 @@ def _for_layout(choice: Choice, population: int, seed: int, layout: GenomeLayout
     return wrapped(STRATEGIES.make(choice, layout, population, seed), choice.options)
 
 
-def check(section: Section, make: Callable[[], Strategy[Any]], layout: GenomeLayout, population: int) -> None:
+def check(
+    section: Section,
+    make: Callable[[], Strategy[Any]],
+    layout: GenomeLayout,
+    population: int,
+    metrics: Sequence[str] = (),
+) -> None:
     """Call the methods of a strategy of another package, and check their results.
 
     Args:
@@ -195,10 +201,11 @@ def check(section: Section, make: Callable[[], Strategy[Any]], layout: GenomeLay
         make: Returns a new strategy that the section describes.
         layout: The layout of the genomes.
         population: P.
+        metrics: The metrics that episodes report.
 
     Raises:
-        InputError: A method raises an exception or returns a wrong type or shape. Or a candidate has other bits in a
-            second call, after `tell`, or after a new strategy has read the stored state.
+        InputError: A method raises an exception or returns a wrong type or shape, or reads another metric. Or a
+            candidate has other bits in a second call, after `tell`, or after a new strategy has read the stored state.
     """
     if not is_added(section):
         return
@@ -222,7 +229,7 @@ def check(section: Section, make: Callable[[], Strategy[Any]], layout: GenomeLay
         state = strategy.start()
     # Generation 0, with made-up results.
     asked = ask_twice(state, 0)
-    results = _results(section, strategy, layout, population, state, ask_last(state, 0))
+    results = _results(section, strategy, layout, population, metrics, state, ask_last(state, 0))
     with STRATEGIES.as_input_error(section, "tell"):
         # `AskedGenomes` calls `ask` with the old state even after `tell`, for the log. So `tell` must not change it.
         before, state = state, strategy.tell(state, AskedGenomes(strategy, state, 0, population, W), results)
@@ -272,7 +279,9 @@ def _check_resumed(make: Callable[[], Strategy[Any]], population: int, W: int, r
         candidates = np.arange(population)[-_CHECKED_CANDIDATES:]
         asked = [each.ask(at, generation + 1, candidates) for each, at in ((whole, state), (resumed, read))]
         if asked[0] != asked[1] or whole.champion(state) != resumed.champion(read):
-            raise ValueError("a resumed run asks for other candidates; keep all that tell changes in the state")
+            raise ValueError(
+                "a resumed run has other candidates or another champion; keep all that tell changes in the state"
+            )
 
 
 def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> Strategy[Any]:
@@ -334,8 +343,22 @@ def _check_arrays(arrays: Any) -> None:
             raise ValueError(f"expected names without /, got {name!r}")
 
 
+class _Metrics(dict[str, Float64]):
+    """Metrics by name. Raises InputError for a metric that the experiment does not name."""
+
+    def __missing__(self, name: str) -> Float64:
+        expected = f"{name} among the metrics, because the measures of strategy.name read it"
+        raise InputError("env.metrics", expected, list(self), "Name it: ", Setting("env.metrics", (*self, name)), ".")
+
+
 def _results(
-    section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int, state: Any, genome: Genomes
+    section: Section,
+    strategy: Strategy[Any],
+    layout: GenomeLayout,
+    population: int,
+    metrics: Sequence[str],
+    state: Any,
+    genome: Genomes,
 ) -> Results:
     """Return made-up results for `tell`. First check `traces`, the sums of one column, and the measures of `genome`.
 
@@ -356,7 +379,7 @@ def _results(
     with STRATEGIES.as_input_error(section, "measures"):
         if D := len(strategy.measured):
             measures = np.zeros((population, D))
-            of_one = strategy.measures(genome, dict.fromkeys(strategy.measured, np.zeros(1)))
+            of_one = strategy.measures(genome, _Metrics.fromkeys(metrics, np.zeros(1)))
             check_shape(of_one, "measures", "P D", np.float64, P=1, D=D)
     # The traces that the strategy declares: a row for each candidate, the mean, or none.
     traces = np.zeros((population if strategy.traces == "each" else 0, T), np.float32)

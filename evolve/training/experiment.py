@@ -327,7 +327,8 @@ def validate_new_run(experiment: Experiment) -> None:
     NETWORKS.validate(config.network)
     STRATEGIES.validate(config.strategy, experiment.network)
     strategy = experiment.strategy(0)
-    strategies.check(config.strategy, partial(experiment.strategy, 0), experiment.network, config.population)
+    made, network = partial(experiment.strategy, 0), experiment.network
+    strategies.check(config.strategy, made, network, config.population, config.env.metrics)
     for wrapper in config.env.wrappers:
         # A module below gymnasium.wrappers has the same class.
         module, _, name = wrapper.name.partition(":")

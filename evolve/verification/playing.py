@@ -412,8 +412,8 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
     if (changed := logs.fitness_difference(run, experiment, generations)) is not None:
         expected = "a function that gives the fitness in the log"
         cure = (
-            "Its code has changed, or this machine's arithmetic differs: restore the function. To resume nevertheless, "
-            "with a log that cannot be repeated: "
+            "Its code has changed, it keeps something between calls, or this machine's arithmetic differs: restore the "
+            "function. To resume nevertheless, with a log that cannot be repeated: "
         )
         check = Setting("compute.check", False)
         raise InputError("fitness", expected, changed.summary, cure, check, ".", where=f"resuming {run.path}")

@@ -395,8 +395,31 @@ def test_an_added_strategy_that_keeps_something_outside_of_its_state_is_refused(
         return tell(self, state, genomes, replace(results, fitness=sign * results.fitness))
 
     monkeypatch.setattr(kind, "tell", tell_with_archive)
-    with pytest.raises(InputError, match="a resumed run asks for other candidates; keep all that tell changes in the"):
+    with pytest.raises(
+        InputError, match="a resumed run has other candidates or another champion; keep all that tell changes in the"
+    ):
         strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+
+
+def test_an_added_strategy_whose_champion_is_outside_of_its_state_is_refused(monkeypatch):
+    kind = type(strategy(HILL_CLIMBER))
+    first = weakref.WeakKeyDictionary()
+
+    def champion_so_far(self, state):
+        return first.setdefault(self, state)
+
+    monkeypatch.setattr(kind, "champion", champion_so_far)
+    with pytest.raises(InputError, match=r"a resumed run has .* another champion"):
+        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+
+
+def test_an_added_strategy_that_reads_a_metric_without_its_name_in_env_metrics_is_refused(monkeypatch):
+    kind = type(strategy(HILL_CLIMBER))
+    monkeypatch.setattr(kind, "measured", ("speed",))
+    monkeypatch.setattr(kind, "measures", lambda _self, _genomes, metrics: metrics["speed"][:, None])
+    strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P, ("energy", "speed"))
+    with pytest.raises(InputError, match=r"^env\.metrics: expected speed among the metrics, .*, got \['energy'\]"):
+        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P, ("energy",))
 
 
 def test_an_error_in_validate_of_an_added_strategy_is_refused(monkeypatch):

@@ -289,7 +289,9 @@ def test_a_run_is_not_resumed_with_a_fitness_function_that_has_changed(own, tmp_
     path.write_bytes(own.path.read_bytes())
     monkeypatch.setattr(toy_fitness, "worst_two", lambda r, m, c: r[:, 0] + 1)
     longer = ("run", "--resume", path, "-g", 4)
-    call(*longer).refused("fitness, resuming", "in the log", "restore the function", "--set compute.check=false")
+    call(*longer).refused(
+        "fitness, resuming", "in the log", "between calls", "restore the function", "--set compute.check=false"
+    )
     assert path.read_bytes() == own.path.read_bytes()
     call(*longer, "--set", "compute.check=false").ok()
 
