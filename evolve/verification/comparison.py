@@ -62,10 +62,12 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
         return replace(unequal, summary=summary, cause="configuration", why=f"{keys}, or one of the files was changed")
     if a.num_generations != b.num_generations:
         return unequal
-    # The generations determine all other contents, so a difference here means that a log was changed.
+    # The generations determine all other contents, so a difference here means that a log was changed. But a strategy of
+    # another package may keep a champion outside of its state, which a resumed run does not have.
     changed = _changed_part(a, b)
     if changed is not None:
-        return replace(unequal, summary=changed, cause="log", why=explain("log", None)[1] + _WHICH, what="log")
+        cause, why = explain("hidden" if is_added(config_of(a).strategy) else "log", None)
+        return replace(unequal, summary=changed, cause=cause, why=why + _WHICH, what="log")
     digest = a.digest if a.records else "none"
     summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
     why = _why_evaluated_otherwise(a, b)
