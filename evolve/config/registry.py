@@ -20,6 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import pydantic
 import tomli_w
 from pydantic import Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -360,9 +361,9 @@ def registry_of(section: str) -> Registry:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return the last line outside evolve in the traceback of an exception, in words; "" if there is none."""
-    # The generated methods of a data class are in a file called "<string>".
-    here = _HERE, "<"
+    """Return the last line of the user in the traceback of an exception, in words; "" if there is none."""
+    # Options are objects of pydantic. The generated methods of a data class are in a file called "<string>".
+    here = _HERE, os.path.dirname(pydantic.__file__), "<"
     lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(here)]
     return f", line {lines[-1].lineno} of {os.path.basename(lines[-1].filename)}" if lines else ""
 

@@ -10,6 +10,7 @@ of networks and environments, so it can also maximize any function of a vector:
     state = strategy.tell(state, genomes, Results(fitness))
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -98,7 +99,9 @@ def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> i
         return 40 * population  # rank 0 computes all candidates
     if strategy.sum_shape is not None:
         return 256  # a rank keeps a centre and sums, whose size does not depend on the population
-    return 40 * (strategy.capacity or population)  # a rank keeps the genomes of a state, such as an elite
+    with STRATEGIES.as_input_error(table, "capacity"):
+        # A rank keeps the genomes of a state, such as an elite.
+        return 40 * operator.index(strategy.capacity or population)
 
 
 def shared_mask(table: Section) -> bool:

@@ -292,6 +292,12 @@ def test_a_strategy_that_fails_later_ends_the_run_with_one_line(command, outside
     assert (done.code, fault in done.err, done.err.count("\n")) == (2, True, 1), done.err
 
 
+def test_an_error_names_a_line_of_the_user_and_none_of_pydantic():
+    fault = r"'Options' object has no attribute 'nothing', line \d+ of test_registry\.py"
+    with pytest.raises(InputError, match=fault), STRATEGIES.as_input_error({"name": "mine:climber"}, "tell"):
+        Options().nothing  # noqa: B018
+
+
 def test_properties_of_added_kinds_may_raise_until_they_are_needed():
     class Odd:
         def __getattr__(self, name):

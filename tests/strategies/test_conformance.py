@@ -401,6 +401,12 @@ def test_an_added_strategy_that_keeps_something_outside_of_its_state_is_refused(
         strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
 
 
+def test_a_capacity_of_an_added_strategy_is_a_whole_number(monkeypatch):
+    monkeypatch.setattr(type(strategy(HILL_CLIMBER)), "capacity", "many")
+    with pytest.raises(InputError, match="got hill-climber, whose capacity fails"):
+        strategies.bytes_per_weight(HILL_CLIMBER, NETWORK, P)
+
+
 def test_an_added_strategy_whose_champion_is_outside_of_its_state_is_refused(monkeypatch):
     kind = type(strategy(HILL_CLIMBER))
     first = weakref.WeakKeyDictionary()
