@@ -34,7 +34,7 @@ from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
 from evolve.config import Config, assignments
 from evolve.errors import EpisodeError, InputError, check_path, pluralize
-from evolve.store.disk import releasing_locks
+from evolve.store.disk import LocksReleased
 from evolve.training import Experiment
 from evolve.training.experiment import PlannedRun, load_config, prepare
 from evolve.training.fitness import check_not_importing
@@ -223,7 +223,7 @@ def train(
         plan = given or make_plan()
         file = plan.path.absolute()
         generations = evolve_here(ranks, coordinator, plan, options, options.reporter)
-        with releasing_locks(file), closing(generations):
+        with LocksReleased(file), closing(generations):
             see(plan, generations)
         # All ranks return the same run, so rank 0 sends the path and the content of the run file.
         image = file.read_bytes() if file.stat().st_size < _MAX_SENT_BYTES else None
@@ -357,7 +357,7 @@ def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOp
         plan = make_plan()
         coordinator = ranks.coordinator()
         generations = evolve_here(ranks, coordinator, plan, options, options.reporter)
-        with releasing_locks(plan.path.absolute()), closing(generations):
+        with LocksReleased(plan.path.absolute()), closing(generations):
             for generation in generations:
                 if ranks.transport.size > 1:
                     ranks.release(pack_generation(generation))

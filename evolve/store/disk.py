@@ -407,16 +407,22 @@ class Lock:
         return self._path == _lock_of(path) and self._thread == thread
 
 
-@contextmanager
-def releasing_locks(path: Path) -> Iterator[None]:
-    """Release locks of a run file that the block has taken and not released.
+class LocksReleased:
+    """Releases, at the end of a `with` block, locks of a run file that the block has taken and not released.
 
-    Ctrl-C may raise KeyboardInterrupt between the call that opens a file and the `with` that would close it.
+    Ctrl-C may raise KeyboardInterrupt between the call that opens a file and the `with` that would close it. This is a
+    class, because the manager of a `contextmanager` sets attributes of exceptions, which some exceptions refuse.
     """
-    earlier, thread = list(_HELD.values()), threading.get_ident()
-    try:
-        yield
-    finally:
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = threading.get_ident()
+        self._earlier = list(_HELD.values())
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
         for lock in list(_HELD.values()):
-            if lock not in earlier and lock.is_of(path, thread):
+            if lock not in self._earlier and lock.is_of(self._path, self._thread):
                 lock.release()

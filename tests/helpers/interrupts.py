@@ -10,7 +10,6 @@ def interrupted_at_each_line(function: Callable[[], object], module: str) -> Ite
 
     Yield the number of the line event after each call that KeyboardInterrupt has ended.
     """
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     number = 0
     while True:
         left = number
@@ -26,15 +25,19 @@ def interrupted_at_each_line(function: Callable[[], object], module: str) -> Ite
 
             return at_line if frame.f_code.co_filename.endswith(module) else None
 
-        earlier = sys.gettrace()
+        # A shell lets jobs in the background ignore SIGINT.
+        earlier, handler = sys.gettrace(), signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.settrace(trace)
         try:
             function()
+            is_interrupted = False
         except KeyboardInterrupt:
-            sys.settrace(earlier)
-            yield number
+            is_interrupted = True
         finally:
             sys.settrace(earlier)
+            signal.signal(signal.SIGINT, handler)
+        if is_interrupted:
+            yield number
         if left >= 0:  # the function has ended before this line
             return
         number += 1

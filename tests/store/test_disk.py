@@ -311,7 +311,7 @@ def test_ctrl_c_at_any_moment_leaves_no_lock_behind(tmp_path):
     path = store.path_of(tmp_path, 0)
 
     def write():
-        with disk_module.releasing_locks(path):
+        with disk_module.LocksReleased(path):
             Lock(path).release()
 
     places = []
