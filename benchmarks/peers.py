@@ -46,7 +46,7 @@ SCRIPT = Path(__file__)
 FOLDER = SCRIPT.parent / "peers"
 _WORKERS = (1, 2)
 _REPEATS = 2
-_COMPILING = 2  # generations, of which the first compile
+_COMPILING = 2  # generations until JAX has compiled everything
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,8 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     reached = [run for run in runs if run["aim"]]
     lucky = {run["asked"]["seed"] for run in reached}
     share = "" if len(lucky) == len(seeds) else f" ({len(lucky)} of {len(seeds)} seeds)"
-    cells = [PEERS[name].title, *(", ".join(f"{rate:,.0f}" for rate in each) for each in (rates, later))]
+    cells = [PEERS[name].title, ", ".join(f"{rate:,.0f}" for rate in rates)]
+    cells.append("not measured" if np.isnan(later).any() else ", ".join(f"{rate:,.0f}" for rate in later))
     for what, digits in (("seconds", 1), ("steps", 0)):
         aims = [run["aim"][what] for run in reached]
         cells.append(f"{_median(aims):,.{digits}f}{share}" if aims else "not reached")

@@ -396,7 +396,7 @@ def compare(runs: Iterable[Run | str | Path], metric: str | None = None, control
             against the control, so give only the experiments of a question.
         metric: The name of a metric of `env.metrics`. The score is then the mean of the metric over the champion's
             held-out episodes, and the largest mean counts as the best.
-        control: The name of the experiment against which the others are tested, instead of the best, as in the column
+        control: The experiment against which the others are tested, instead of the best: its name in the column
             `experiment` of the table. With several environments, each needs an experiment of this name.
 
     Raises:

@@ -262,7 +262,7 @@ def install_command(extra: str) -> str:
 
 
 def how_to_build() -> str:
-    """Return a sentence that advises to build the native kernels of this installation."""
+    """Return a sentence with the command that builds the native kernels of this installation."""
     if _is_clone(SOURCE):
         return f"Build the kernels: pip install -e {shlex.quote(str(SOURCE))}."
     # Without these options pip keeps what is installed, or takes a wheel without kernels from its cache.

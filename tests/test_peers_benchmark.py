@@ -45,7 +45,8 @@ def test_missing_peers_are_named(bench, absent, tmp_path):
 
 def run(workers, digest, seconds, aim=None, seed=1):
     machine = {"cpu": "one", "cores used": workers, "load": 0.5}
-    result = {"steps": 1000, "seconds": seconds, "aim": aim, "digest": digest}
+    compiled = {"steps": 500, "seconds": seconds - 0.5}
+    result = {"steps": 1000, "seconds": seconds, "aim": aim, "compiled": compiled, "digest": digest}
     about = {"asked": {"seed": seed}, "machine": machine, "versions": {"neat-python": "2"}, "date": "2026-01-02"}
     return about | result
 
@@ -58,10 +59,20 @@ def test_the_table_compares_digests(peers, tmp_path, capsys):
     peers.show(tmp_path)
     lines = capsys.readouterr().out.splitlines()
     count = peers.lines_of("neat_peer")
-    assert lines[2].split(" | ")[1:] == ["375, 1,000", "1.0", "400", str(count), "1", "yes", "no", "no |"]
+    assert lines[2].split(" | ")[1:] == [
+        "375, 1,000",
+        "1,000, 1,000",
+        "1.0",
+        "400",
+        str(count),
+        "1",
+        "yes",
+        "no",
+        "no |",
+    ]
     (tmp_path / "neat" / "0.json").write_text(json.dumps(run(1, "a", 2.0)))
     peers.show(tmp_path)
-    assert capsys.readouterr().out.splitlines()[2].split(" | ")[2:4] == ["not reached", "not reached"]
+    assert capsys.readouterr().out.splitlines()[2].split(" | ")[3:5] == ["not reached", "not reached"]
     assert lines[4] == "- one, load 0.5, 2026-01-02."
 
 
@@ -69,12 +80,12 @@ def test_a_row_takes_all_seeds_together(peers):
     aims = ({"steps": 400, "seconds": 1.0}, {"steps": 600, "seconds": 2.0}, None)
     runs = [run(1, f"digest {seed}", 1.0, aim, seed) for seed, aim in enumerate(aims, 1) for _ in range(2)]
     share = "(2 of 3 seeds)"
-    expected = [f"1.5 {share}", f"500 {share}", str(peers.lines_of("neat_peer")), "1, 2, 3"]
+    expected = ["not measured", f"1.5 {share}", f"500 {share}", str(peers.lines_of("neat_peer")), "1, 2, 3"]
     assert peers.row("neat", runs)[2:] == [*expected, "yes", "not measured", "not measured"]
     runs += [run(2, f"digest {seed}", 1.0, None, seed) for seed in (1, 2, 3)]
-    assert peers.row("neat", runs)[6:] == ["yes", "not measured", "yes"]
+    assert peers.row("neat", runs)[7:] == ["yes", "not measured", "yes"]
     runs += [run(2, "another digest", 1.0, None, 3)]
-    assert peers.row("neat", runs)[6:] == ["yes", "not measured", "no"]
+    assert peers.row("neat", runs)[7:] == ["yes", "not measured", "no"]
 
 
 def test_lines_of_code_are_counted(peers, monkeypatch, tmp_path):

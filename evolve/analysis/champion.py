@@ -276,7 +276,7 @@ def elites_of(run: StoredRun) -> list[Elite]:
 
 
 def no_genomes_of(run: StoredRun, kept: Literal["front", "archive"]) -> InputError:
-    """Return the error for a run without a front, or without an archive, of the built-in strategy."""
+    """Return the error for a run that has no front, or no archive, of a built-in strategy."""
     expected = {
         "front": "a run with a front (strategy nsga2)",
         "archive": "a run with an archive (strategy map-elites)",

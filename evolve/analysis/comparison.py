@@ -41,8 +41,8 @@ class Comparison:
         effect: The probability that a seed of this group has a higher score than a seed of the reference, where equal
             scores count half (A of Vargha and Delaney, 2000); None without a test.
         best: Whether no group of its environment has a higher mean; False if this is the only group, or has no score.
-        role: "best" or "control" for the reference, "equal" for each of several groups that share the highest mean if
-            the best is the reference; empty for other groups.
+        role: "control" for the control, if there is one. Otherwise "best" for the group with the highest mean, or
+            "equal" for each of several such groups. Empty for other groups.
     """
 
     label: str
@@ -107,7 +107,7 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None, contro
     metric: The name of a metric of `env.metrics`. A score is then the champion's mean of the metric over held-out
         episodes, and the largest mean counts as the best.
     control: The name of a group in each environment (`RunGroup.name`) against which the others are tested, instead of
-        the best. It is chosen before the scores are known, so they do not bias the tests.
+        the best. Choose it before the scores are known, so that they do not bias the tests.
 
     Raises InputError if a run with held-out episodes lacks the metric, if no run has held-out episodes, or if an
     environment has no group with the name of the control.
@@ -150,7 +150,7 @@ def _check_control(groups: Sequence[RunGroup], control: str) -> None:
     names = [group.name for group in groups]
     if names.count(control) != 1:
         env = sanitize(groups[0].config.env.id)
-        raise InputError("control", f"an experiment of {env} by its name ({'; '.join(names)})", repr(control))
+        raise InputError("control", f"the name of one experiment of {env} ({'; '.join(names)})", repr(control))
 
 
 def different_budgets(groups: Sequence[RunGroup]) -> str:

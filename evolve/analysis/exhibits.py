@@ -214,7 +214,7 @@ def film(
         raise InputError("seconds", "a time above 0", repr(seconds))
     if episode is not None:
         episode = check_whole("episode", episode, 0)
-    # Before an episode is played, check that nothing that a film needs is missing.
+    # Check that everything that a film needs is there, before an episode is played.
     environments.draw_without_display()
     video.check_library()
     drawable, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool

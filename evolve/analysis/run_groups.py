@@ -361,7 +361,7 @@ def failed_candidates(groups: Sequence[RunGroup]) -> str:
                 fitness = fitness[record.lengths.any(axis=1)]
             failed += int(np.isnan(fitness).sum())
             played += len(fitness)
-    return f"{failed:,} of {pluralize(played, 'candidate')} failed and are left out" if failed else ""
+    return f"{failed:,} of {pluralize(played, 'candidate')} failed (not in the curves)" if failed else ""
 
 
 def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:

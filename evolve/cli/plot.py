@@ -41,7 +41,7 @@ def _parser() -> Parser:
     final = "compare the experiments instead, by means, intervals, and a rank test against the best"
     kinds.add_argument("--final", action="store_true", help=final)
     add("--metric", metavar="NAME", help="with --final: compare means of this metric (env.metrics) instead of returns")
-    control = "with --final: test against this experiment, by its name in the table, instead of the best"
+    control = "with --final: test against the experiment of this name in the table, instead of the best"
     add("--control", metavar="NAME", help=control)
     kinds.add_argument("--network", action="store_true", help="draw the network of a champion instead")
     kinds.add_argument("--front", action="store_true", help="draw the fronts of runs of nsga2 instead")

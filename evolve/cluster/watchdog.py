@@ -196,8 +196,8 @@ class Watchdog:
         The first alarm may be due only because SIGSTOP, which no process can handle, has stopped this process.
         """
         if self._watched is not None and not _is_running(self._watched, frame):
-            # Ctrl-C has ended the block at the one moment at which `__exit__` could not disarm the watchdog. An
-            # exception would end other code, such as a notebook's kernel.
+            # Ctrl-C has ended the block in the one moment before `__exit__` can disarm the watchdog. An exception now
+            # would end other code, such as a notebook's kernel.
             self.__exit__()
             return
         if self._paused:
@@ -218,7 +218,7 @@ class Watchdog:
 
 
 def _is_running(watched: FrameType, frame: FrameType | None) -> bool:
-    """Return whether a frame is the innermost frame of the main thread, or a caller of it."""
+    """Return whether a watched frame is still running: whether it is `frame`, the innermost one, or a caller of it."""
     while frame is not None and frame is not watched:
         frame = frame.f_back
     return frame is not None

@@ -193,7 +193,7 @@ class Registry:
     contract: type
     aliases: Mapping[str, str] = field(default_factory=dict)
     proposals: Mapping[str, str] = field(default_factory=dict)
-    _names: dict[type, str] = field(default_factory=dict, init=False)  # of the kinds that `make` has called
+    _names: dict[type, str] = field(default_factory=dict, init=False)  # by the classes of objects from `make`
 
     def __post_init__(self) -> None:
         REGISTRIES[self.section] = self
@@ -361,8 +361,8 @@ def registry_of(section: str) -> Registry:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return the last line of the user in the traceback of an exception, in words; "" if there is none."""
-    # Options are objects of pydantic. The generated methods of a data class are in a file called "<string>".
+    """Return the last line of the user's code in the traceback of an exception, in words; "" if there is none."""
+    # Leave out evolve, pydantic (the base of options), and the generated methods of data classes, in a file "<string>".
     here = _HERE, os.path.dirname(pydantic.__file__), "<"
     lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(here)]
     return f", line {lines[-1].lineno} of {os.path.basename(lines[-1].filename)}" if lines else ""

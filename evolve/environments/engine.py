@@ -46,7 +46,7 @@ _MOST_STEPS, _EPISODE_SECONDS = 4096, 1.0
 _MORE_EPISODES, _MORE_SECONDS = 100, 0.05
 PAIR_SECONDS = 0.2
 """The approximate time for which `check` compares the steps of two episodes; it always compares the first step. The
-episode that it compares with is played before, for half of this time."""
+first episode is played alone before, for half of this time."""
 
 OWN_GENERATOR = "an environment whose steps draw from a generator of their own"
 """The expectation in the error of a step that draws from a shared generator. `check` recognizes the error by it."""
@@ -235,7 +235,7 @@ def check(engine: Engine, reuse: bool | str = "auto", slots: int = 2) -> None:
             if found := _first_difference(engine, outputs, alone, used, beside=slots > 1):
                 expected, cure = "an environment that repeats an episode to the bit after reset(seed=…)", REPEATABLE
                 which = "a used and a new environment differ" if used else "two episodes differ"
-                # Does the episode differ without the other episode, too?
+                # The other episode is the cause if the episode does not differ without it.
                 if slots > 1 and not _first_difference(engine, outputs, alone, used, beside=False):
                     expected, cure = "an environment whose objects share nothing that changes", _SEPARATE
                     which = "an episode changes another one of the same process"
@@ -325,7 +325,7 @@ def _other_episode(engine: Engine, outputs: Float32, seed: int) -> Generator[Tra
 
 
 def _within(seconds: float, transitions: Iterable[Transition]) -> Iterator[Transition]:
-    """Yield the transitions of an episode, but after the first step only for this time."""
+    """Yield the reset and the first step of an episode, and later steps only within some seconds."""
     end = math.inf
     for step, transition in enumerate(transitions):
         yield transition
@@ -353,7 +353,7 @@ def _first_difference(
         closing(_other_episode(engine, outputs, _SEED + 1)) as other,
     ):
         for step, before in enumerate(_within(PAIR_SECONDS, alone)):
-            # An episode that ends early goes on with nothing, which is a difference, too.
+            # If the new episode ends earlier, compare with nothing, which gives a difference, too.
             if found := _difference("", before, next(again, {})):
                 return f"{found} of {f'step {step}' if step else 'reset'}"
             if beside:

@@ -208,7 +208,7 @@ class GymnasiumEngine:
         with gymnasium_making.closing_silently(self._make(table)) as env:
             if used and self.reuses:
                 env.reset(seed=seed + 1)
-                # Play to the end of the episode if there is time, because objects mostly change at that moment.
+                # Play to the end of the episode if there is time, because an object may keep something at its end.
                 end = time.perf_counter() + PAIR_SECONDS / 2
                 for action in cycle(actions):
                     if any(env.step(action)[2:4]) or time.perf_counter() > end:

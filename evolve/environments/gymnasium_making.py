@@ -81,8 +81,11 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
         found = _class_or_function(options.id)
         module, _, name = options.id.rpartition(":")
         _try_import(module)
-        # This module may import MuJoCo, which `_mujoco_warnings_once` needs before the first object is made.
-        _try_import(_entry_module(name))
+        # `_mujoco_warnings_once` needs MuJoCo before the first object is made, and this module may import it.
+        # A second import of a module of Box2D would hide that the first one has failed without pygame.
+        entry_module = _entry_module(name)
+        if not entry_module.startswith("gymnasium.envs.box2d"):
+            _try_import(entry_module)
 
     @without_advice()
     def make(drawn: Table = example) -> _Env:

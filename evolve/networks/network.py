@@ -1,9 +1,9 @@
 """The contract of a network (`Network`, `Batch`), and the base classes of the built-in networks and batches.
 
 A slot holds the network of one running episode. The built-in batches keep their state in arrays (`SlotArrays`). An
-array holds a column of numbers for each of B slots.
-The arrays are in the memory of the back end: on the host, or on a device (`evolve.numerics.device`). The native kernel
-processes a tile of slots at a time. With NumPy there is one tile, as wide as the batch.
+array holds a column of numbers for each of B slots. The arrays are in the memory of the back end: on the host, or on a
+device (`evolve.numerics.device`). The native kernel processes a tile of slots at a time. With NumPy there is one tile,
+as wide as the batch.
 """
 
 import ctypes

@@ -362,7 +362,7 @@ class Lock:
         self._path = _lock_of(path)
         self._descriptor = -1
         self._thread = threading.get_ident()
-        # If Ctrl-C raises KeyboardInterrupt, no caller gets this lock.
+        # If Ctrl-C raises KeyboardInterrupt, no caller gets this lock, so release it here.
         with on_error(self.release), uninterrupted():
             while not self._take(path):  # the last owner removed the lock file after this process had opened it
                 os.close(self._descriptor)
@@ -408,7 +408,7 @@ class Lock:
 
 
 class LocksReleased:
-    """Releases, at the end of a `with` block, locks of a run file that the block has taken and not released.
+    """Releases the locks of a run file that a `with` block has taken and not released.
 
     Ctrl-C may raise KeyboardInterrupt between the call that opens a file and the `with` that would close it. This is a
     class, because the manager of a `contextmanager` sets attributes of exceptions, which some exceptions refuse.

@@ -207,8 +207,9 @@ def check(
         metrics: The metrics that episodes report.
 
     Raises:
-        InputError: A method raises an exception or returns a wrong type or shape, or reads another metric. Or a
-            candidate has other bits in a second call, after `tell`, or after a new strategy has read the stored state.
+        InputError: A method raises an exception, returns a wrong type or shape, or reads a metric that episodes do not
+            report. Or a candidate has other bits in a second call, after `tell`, or in a new strategy that has read the
+            stored state.
     """
     if not is_added(section):
         return
@@ -350,7 +351,7 @@ class _Metrics(dict[str, Float64]):
     """Metrics by name. Raises InputError for a metric that the experiment does not name."""
 
     def __missing__(self, name: str) -> Float64:
-        expected = f"{name} among the metrics, because the measures of strategy.name read it"
+        expected = f"{name} among the metrics, because `measures` of the strategy reads it"
         raise InputError("env.metrics", expected, list(self), "Name it: ", Setting("env.metrics", (*self, name)), ".")
 
 

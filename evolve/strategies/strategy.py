@@ -153,7 +153,7 @@ class Strategy(Generic[State]):
         """Return the genome (P = 1) that the strategy estimates to be best.
 
         The state is a result of `tell`. If the search begins with a given genome, the state may also be the result of
-        `start`, whose champion is the given genome. Otherwise strategies without a centre refuse the result of `start`.
+        `start`, and its champion is the given genome. Without a given genome, subclasses of `Elitist` refuse it.
         """
 
     def champion_generation(self, _state: State) -> int | None:
@@ -242,7 +242,7 @@ class Strategy(Generic[State]):
         """
         cure = ""
         if type(self).select is Strategy.select and self.outcome(state):  # a strategy of another package
-            cure = "This strategy keeps one, but has no method `select` that finds its genomes."
+            cure = "This strategy has no method `select` that finds the genomes of its front or archive."
         for name, value in (("connections", connections), ("member", member)):
             if value is not None:
                 raise InputError(name, "none, except with nsga2, which keeps a front", value, cure)

@@ -361,7 +361,7 @@ def _warn_of_other_code(file: RunFile, config: Config) -> str:
 
     Other code may give other candidates or episodes, although the episode that is played again is equal.
 
-    Returns the user's modules and the packages with other code, in words; "" if there are none.
+    Return the user's modules and the packages with other code, in words; "" if there are none.
     """
     cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tests whether both give the same bits"
     theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")

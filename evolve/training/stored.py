@@ -69,7 +69,7 @@ def reload(
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
     kept: dict[str, Any] = {"check": config.compute.check}
-    if config.compute.slots == 1:  # the episodes of the environment may not share a process
+    if config.compute.slots == 1:  # episodes that a process plays in turns may change one another
         kept["slots"] = 1
     compute = parse(ComputeOptions, {**kept, "threads": plain(threads)}, "compute")
     if not is_same and run.header.spaces is not None:

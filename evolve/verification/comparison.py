@@ -63,7 +63,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     if a.num_generations != b.num_generations:
         return unequal
     # The generations determine all other contents, so a difference here means that a log was changed. But a strategy of
-    # another package may keep a champion outside of its state, which a resumed run does not have.
+    # another package may keep a champion outside of its state, and a resumed run lacks this champion.
     changed = _changed_part(a, b)
     if changed is not None:
         cause, why = explain("hidden" if is_added(config_of(a).strategy) else "log", None)

@@ -231,7 +231,7 @@ def test_experiments_are_compared(call, absent, runs, tmp_path):
     assert against.out.splitlines()[2].endswith("against the control")
     assert sum(line.endswith("  control") for line in against.out.splitlines()) == 1
     call("plot", *files, "--final", "--control", "survivors 5").refused(
-        "control (--control): expected an experiment of CartPole-v1 by its name (survivors 4; survivors 6)"
+        "control (--control): expected the name of one experiment of CartPole-v1 (survivors 4; survivors 6)"
     )
     call("plot", *files, "--control", "survivors 6").refused("--control: expected --final with it")
 

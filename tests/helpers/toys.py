@@ -606,7 +606,7 @@ class SharedGoal(Values):
 
 
 class Hoards(Values):
-    """Keeps, against the rules, one more coin from each of its episodes, which it takes in the tenth step, the last."""
+    """Keeps, against the rules, a coin from each of its episodes. The tenth and last step of an episode adds it."""
 
     coins = 0
 

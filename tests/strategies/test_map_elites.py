@@ -461,7 +461,7 @@ def test_a_strategy_that_keeps_an_archive_but_finds_no_elites_is_named(monkeypat
     with pytest.raises(InputError, match=r"cell: expected none, except with map-elites, .*, got \(3, 3\)\.$"):
         strategy.select(strategy.start(), cell=(3, 3))
     monkeypatch.setattr(type(strategy), "outcome", lambda *_: {"archive": np.zeros(16)})
-    with pytest.raises(InputError, match="keeps one, but has no method `select`"):
+    with pytest.raises(InputError, match="This strategy has no method `select`"):
         strategy.select(strategy.start(), cell=(3, 3))
 
 

@@ -33,7 +33,7 @@ _MOST_BINS = 41
 MOST_PANELS = 10
 """The largest number of runs that have a panel each. More panels could not be compared, and take minutes to draw."""
 _EARLIER = (0.02, 0.1, 0.3)  # shares of a single run's generations; the fronts after them are drawn, too
-_MARKERS = "os^v"  # of fronts; the next marker is used when all colours are used up
+_MARKERS = "os^v"  # of fronts, in turn
 MOST_EDGED = 40
 """The largest number of cells along an axis with which the cells of a heat map have edges."""
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
@@ -70,7 +70,7 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     for panel, facet in zip(panels, facets, strict=True):
         _draw_facet(panel, facet, [names[row.label] for row in facet], right_edges, ranking.reference)
         if len(facets) > 1:
-            # Above the heads of the columns, which the title of a long name would cover.
+            # The title stands above the heads of the columns, because a long title would cover them.
             title = textwrap.fill(sanitize(facet[0].env), _TITLE_CHARACTERS)
             panel.set_title(title, pad=17)
             figure.set_figheight(figure.get_figheight() + 0.2 + 0.17 * title.count("\n"))
@@ -281,7 +281,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     top, bottom = figure.subplots(2, 1, height_ratios=(2.2, 1))
     if len(runs) == 1 and not others:
         _draw_earlier(top, histories[0], minimizes)
-    # Equal fronts hide one another, so they alternate in dashes, and the best genomes of later ones are smaller.
+    # Equal fronts would hide one another. So their dashes alternate, and later marks of equal best genomes are smaller.
     measures = np.unique(np.concatenate([fronts[-1][:, 1] for fronts in histories]))
     dashes = style.alternating_dashes([_border(fronts[-1], measures, minimizes) for fronts in histories])
     bests = [fronts[-1][int(np.argmax(fronts[-1][:, 0]))] for fronts in histories]

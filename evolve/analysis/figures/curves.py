@@ -178,9 +178,9 @@ def _connections_in_words(groups: list[RunGroup]) -> str:
 
 
 def _note(facets: list[Facet]) -> str:
-    """Return the meaning of bands and marks in words if groups share a panel, and the number of failed candidates.
+    """Return a note about the bands and marks of groups that share a panel, and about failed candidates.
 
-    A group alone has labels instead.
+    If a group has a panel alone, labels explain its bands and marks.
     """
     shared = [facet for facet in facets if len(facet.groups) > 1]
     groups = [group for facet in shared for group in facet.groups]

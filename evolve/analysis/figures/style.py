@@ -33,10 +33,10 @@ FORMATS = (".png", ".svg", ".pdf")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
 MOST_STYLES = len(COLOURS) * len(DASHES)
-"""The number of lines that colours and dashes tell apart."""
+"""The number of lines that colours and dashes distinguish."""
 _MARKS = dict(zip(DASHES, "Dso^", strict=True))  # the shape of the mark of a line with these dashes
 INK = "#222222"
-QUIET = "#6b6b6b"  # of texts that matter less, readable on paper
+QUIET = "#6b6b6b"  # of less important texts, dark enough to be read
 FAINT = "#8a8a8a"  # of lines, too pale for texts
 PALE = "#cfcfcf"
 GRID = "#e6e6e6"
@@ -45,7 +45,7 @@ PAPER = "#ffffff"
 _VARIABLES = {INK: "--ink", QUIET: "--quiet", FAINT: "--faint", PALE: "--pale", GRID: "--grid", PAPER: "--paper"} | {
     colour: f"--colour-{n}" for n, colour in enumerate(COLOURS)
 }
-DEEP_BLUE = "#004c7a"  # beside the second colour: a printer without colours must print them apart
+DEEP_BLUE = "#004c7a"  # darker than the first colour: differs from the second in print without colours
 _VARIABLES[DEEP_BLUE] = "--colour-0"
 
 WIDTH = 8.0  # inches, of every figure
@@ -119,7 +119,7 @@ def _unknown_glyphs_ignored() -> Iterator[None]:
 def set_title(figure: Any, title: str) -> None:
     """Put a title above a figure."""
     text = figure.suptitle("", x=0.01, ha="left", fontsize=11)
-    # Wide letters, as of long names, leave less of them in a line.
+    # Fewer wide letters fit into a line, so shorten the lines until the title fits.
     for characters in range(_TITLE_CHARACTERS, 0, -5):
         text.set_text(textwrap.fill(sanitize(title), characters))
         with _unknown_glyphs_ignored():
@@ -329,7 +329,7 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
 
 
 def _columns_of(marks: Sequence[Mark]) -> list[int]:
-    """Return the column of each mark: each takes the one in which it is farthest from the marks before it."""
+    """Return the column of each mark. A mark takes the column in which it is farthest from the earlier marks."""
     taken: list[list[tuple[float, float]]] = [[] for _ in range(_MOST_MARKS)]
     columns = []
     for value, interval in marks:

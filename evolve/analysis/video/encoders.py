@@ -45,7 +45,8 @@ class Mp4:
         self._stream.pix_fmt = "yuv420p"
         self._stream.thread_count = 1  # with several threads x264 may encode equal pictures to different bytes
         self._frame = av.VideoFrame.from_image
-        # One for all pictures, used with one thread: by default it has one for each core, and a fork could then hang.
+        # All pictures share a reformatter with one thread. By default it has a thread for each core, and a process that
+        # forks could then hang.
         self._reformatter = av.video.reformatter.VideoReformatter()
         self._written = 0  # pictures
 
