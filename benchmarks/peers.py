@@ -171,8 +171,7 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     reached = [run for run in runs if run["aim"]]
     lucky = {run["asked"]["seed"] for run in reached}
     share = "" if len(lucky) == len(seeds) else f" ({len(lucky)} of {len(seeds)} seeds)"
-    cells = [PEERS[name].title, ", ".join(f"{rate:,.0f}" for rate in rates)]
-    cells.append("not measured" if np.isnan(later).any() else ", ".join(f"{rate:,.0f}" for rate in later))
+    cells = [PEERS[name].title, *(", ".join(map(_rate_in_words, each)) for each in (rates, later))]
     for what, digits in (("seconds", 1), ("steps", 0)):
         aims = [run["aim"][what] for run in reached]
         cells.append(f"{_median(aims):,.{digits}f}{share}" if aims else "not reached")
@@ -183,6 +182,10 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     ]
     of_workers = {(run["asked"]["seed"], run["machine"]["cores used"]): run["digest"] for run in runs}
     return [*cells, _same([[digest for (seed, _), digest in of_workers.items() if seed == s] for s in seeds])]
+
+
+def _rate_in_words(rate: float) -> str:
+    return "not measured" if np.isnan(rate) else f"{rate:,.0f}"
 
 
 def _later_rate(run: dict[str, Any]) -> float:

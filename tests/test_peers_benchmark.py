@@ -80,7 +80,7 @@ def test_a_row_takes_all_seeds_together(peers):
     aims = ({"steps": 400, "seconds": 1.0}, {"steps": 600, "seconds": 2.0}, None)
     runs = [run(1, f"digest {seed}", 1.0, aim, seed) for seed, aim in enumerate(aims, 1) for _ in range(2)]
     share = "(2 of 3 seeds)"
-    expected = ["not measured", f"1.5 {share}", f"500 {share}", str(peers.lines_of("neat_peer")), "1, 2, 3"]
+    expected = ["1,000, not measured", f"1.5 {share}", f"500 {share}", str(peers.lines_of("neat_peer")), "1, 2, 3"]
     assert peers.row("neat", runs)[2:] == [*expected, "yes", "not measured", "not measured"]
     runs += [run(2, f"digest {seed}", 1.0, None, seed) for seed in (1, 2, 3)]
     assert peers.row("neat", runs)[7:] == ["yes", "not measured", "yes"]
