@@ -20,7 +20,7 @@ FLAGS = [
     "-fno-math-errno",  # sqrt becomes one instruction, with the same bits
     "-fno-trapping-math",  # vectors may compute a number that only one lane needs; no code reads the processor's flags
 ]
-if "-g" not in os.environ.get("CFLAGS", "").split():
+if not any(flag.startswith("-g") for flag in os.environ.get("CFLAGS", "").split()):
     FLAGS.append("-g0")  # Python's own -g makes the library three times as large, and the build slower
 
 

@@ -310,7 +310,8 @@ def _can_film(env: EnvOptions) -> bool:
     """Return whether an environment can be drawn; True if this is unknown. Gymnasium may draw in place of EnvPool."""
     if env.engine == "exact":
         return environments.has_picture(env.id)
-    # The run has succeeded, so an environment that now fails or hangs must not end this command.
+    # The run has succeeded, so an environment that now fails, or hangs in Python, must not end this command. A hang in
+    # C ends it with a traceback.
     with suppress(InputError, EpisodeTimeout), Watchdog(min(_HINT_SECONDS, env.max_episode_seconds), fatal=True):
         return env.engine == "envpool" or environments.declares_frames(env)
     return True

@@ -190,12 +190,12 @@ class Watchdog:
         if descriptor is not None:
             faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)
 
-    def _interrupt(self, _number: int, frame: FrameType | None) -> None:
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         """Interrupt the watched code at the second alarm.
 
         The first alarm may be due only because SIGSTOP, which no process can handle, has stopped this process.
         """
-        if self._watched is not None and not _is_running(self._watched, frame):
+        if self._watched is not None and not _is_running(self._watched):
             # Ctrl-C has ended the block in the one moment before `__exit__` can disarm the watchdog. An exception now
             # would end other code, such as a notebook's kernel.
             self.__exit__()
@@ -217,11 +217,13 @@ class Watchdog:
         self._warned = True
 
 
-def _is_running(watched: FrameType, frame: FrameType | None) -> bool:
-    """Return whether a watched frame is still running: whether it is `frame`, the innermost one, or a caller of it."""
-    while frame is not None and frame is not watched:
-        frame = frame.f_back
-    return frame is not None
+def _is_running(watched: FrameType) -> bool:
+    """Return whether the function of a frame has not returned. It may wait for another greenlet."""
+    try:
+        watched.clear()  # which Python refuses until the function has returned
+    except RuntimeError:
+        return True
+    return False
 
 
 _WATCHING: list[Watchdog] = []

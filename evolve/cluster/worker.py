@@ -67,8 +67,10 @@ class KeptRollouts:
         # The dictionary is in the order of use: the newest rollout is inserted last.
         rollout = self._kept.pop(text, None)
         if rollout is None:
-            # Close an older rollout first, so that there are never more than `_MOST_KEPT` at a time.
-            self.close(_MOST_KEPT - 1)
+            # Close an older rollout first, so that there are never more than `_MOST_KEPT` at a time. With one slot, the
+            # library of the environment may have one world in each process.
+            has_one_slot = tomllib.loads(text)["compute"].get("slots") == 1
+            self.close(0 if has_one_slot else _MOST_KEPT - 1)
             rollout = self._make_rollout(text)
         self._kept[text] = rollout
         return rollout

@@ -391,7 +391,9 @@ class Lock:
     def release(self) -> None:
         """Let other processes write."""
         with uninterrupted():
-            if self._descriptor not in _HELD:  # released before, or in a fork of the process that holds the lock
+            # Released before, or never held; another lock may have got the descriptor. Or this is a fork of the process
+            # that holds the lock.
+            if _HELD.get(self._descriptor) is not self:
                 return
             with contextlib.suppress(OSError):
                 # If this lock file was removed, another process may have put its own there. Remove the file before the

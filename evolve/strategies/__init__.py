@@ -11,6 +11,7 @@ of networks and environments, so it can also maximize any function of a vector:
 """
 
 import operator
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -45,7 +46,8 @@ __all__ = [
     "runs_on_every_rank", "searches", "shared_mask", "wanted_traces",
 ]  # fmt: skip
 
-_CHECKED_GENERATIONS, _CHECKED_CANDIDATES = 8, 16  # in the check of a strategy of another package
+# Limits of the check of a strategy of another package: generations and candidates, and the seconds for resumed ones.
+_MOST_CHECKED, _CHECKED_CANDIDATES, _RESUMED_SECONDS = 8, 16, 1.0
 _PROPOSALS = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
     "xnes": "cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga", "steadystatega": "ga",
@@ -196,6 +198,7 @@ def check(
     layout: GenomeLayout,
     population: int,
     metrics: Sequence[str] = (),
+    generations: int = _MOST_CHECKED + 1,
 ) -> None:
     """Call the methods of a strategy of another package, and check their results.
 
@@ -205,6 +208,7 @@ def check(
         layout: The layout of the genomes.
         population: P.
         metrics: The metrics that episodes report.
+        generations: The number of generations of the run.
 
     Raises:
         InputError: A method raises an exception, returns a wrong type or shape, or reads a metric that episodes do not
@@ -256,20 +260,30 @@ def check(
         _check_arrays(arrays)
         if ask_last(strategy.from_arrays(arrays), 1).weights.tobytes() != following:
             raise ValueError("the state that was read back gives other candidates")
-        _check_resumed(make, population, W, results)
+        _check_resumed(make, population, W, results, min(generations - 1, _MOST_CHECKED))
 
 
-def _check_resumed(make: Callable[[], Strategy[Any]], population: int, W: int, results: Results) -> None:
+def _check_resumed(
+    make: Callable[[], Strategy[Any]], population: int, W: int, results: Results, generations: int
+) -> None:
     """Raise ValueError unless a run that is resumed after each of some generations has the same candidates.
 
     A resumed run makes a new strategy, which reads the state. So the runs differ if a strategy keeps something outside
     of its state, such as an archive in an attribute.
 
-    results: Valid results of a generation. The check replaces all but the traces by made-up numbers.
+    Args:
+        make: Returns a new strategy.
+        population: P.
+        W: The number of weights.
+        results: Valid results of a generation. The check replaces all but the traces by made-up numbers.
+        generations: The largest number of generations to play. A slow strategy plays fewer, but at least two.
     """
+    end = time.perf_counter() + _RESUMED_SECONDS
     whole, resumed = make(), make()
     state, read = whole.start(), resumed.start()
-    for generation in range(_CHECKED_GENERATIONS):
+    for generation in range(generations):
+        if generation >= 2 and time.perf_counter() > end:
+            break
         numbers = Stream(0, Purpose.CHECK, generation)
         fitness, measures = numbers.uniform(population), results.measures
         sums = None if results.sums is None else whole.sums(state, generation, fitness, slice(0, W))

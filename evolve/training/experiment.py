@@ -10,7 +10,7 @@ from typing import Any, Literal
 from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import share_of_cores, usable_memory
-from evolve.config import MOST_SLOTS, Config, RacingOptions, nearest, observation_index, parse, read_table
+from evolve.config import MOST_SLOTS, Config, RacingOptions, Table, nearest, observation_index, parse, read_table
 from evolve.config.registry import UnknownOptions
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
@@ -228,6 +228,15 @@ def _check_observed(config: Config, observation_size: int) -> None:
             raise InputError("env.metrics", f"mean_observation_0 to mean_observation_{observation_size - 1}", name)
 
 
+def kept_compute(config: Config) -> Table:
+    """Return the settings of `compute` that belong to a run file, and not to the machine."""
+    kept: Table = {"check": config.compute.check}
+    # Episodes that a process plays in turns may change one another. Exact tasks share nothing.
+    if config.compute.slots == 1 and config.env.engine != "exact":
+        kept["slots"] = 1
+    return kept
+
+
 def _with_options(config: Config) -> Config:
     """Return a configuration with all options of its network and strategy. Raises InputError.
 
@@ -328,7 +337,7 @@ def validate_new_run(experiment: Experiment) -> None:
     STRATEGIES.validate(config.strategy, experiment.network)
     strategy = experiment.strategy(0)
     made, network = partial(experiment.strategy, 0), experiment.network
-    strategies.check(config.strategy, made, network, config.population, config.env.metrics)
+    strategies.check(config.strategy, made, network, config.population, config.env.metrics, config.generations)
     for wrapper in config.env.wrappers:
         # A module below gymnasium.wrappers has the same class.
         module, _, name = wrapper.name.partition(":")

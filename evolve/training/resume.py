@@ -19,7 +19,7 @@ from evolve.rollouts import Moments
 from evolve.shapes import Float32, check_shape
 from evolve.store import Header, RunFile, RunLog, Stored, StoredRun, disk, reading
 from evolve.strategies import STRATEGIES, Strategy, is_added
-from evolve.training.experiment import Experiment, PlannedRun, config_of, validate_new_run
+from evolve.training.experiment import Experiment, PlannedRun, config_of, kept_compute, validate_new_run
 from evolve.training.fitness import fitness_function
 from evolve.training.manifest import (
     make_manifest,
@@ -110,14 +110,14 @@ SpotCheck = Callable[[StoredRun, Experiment], str | None]
 
 
 def experiment_table(path: Path) -> Table:
-    """Return the experiment of a run file as a table for resuming. Of the section `compute`, only `check` stays.
+    """Return the experiment of a run file as a table for resuming. Of `compute`, only `kept_compute` stays.
 
     Raises InputError if the file is not a run file.
     """
     run = store.read(path)
     config = config_of(run)
     table: Table = config.model_dump(mode="json", exclude_none=True)
-    table |= {"seeds": [run.header.seed], "compute": {"check": config.compute.check}}
+    table |= {"seeds": [run.header.seed], "compute": kept_compute(config)}
     table["output"]["directory"] = str(path.parent)
     return table
 

@@ -24,7 +24,15 @@ from evolve.genome import Block, Genomes
 from evolve.networks import NETWORKS
 from evolve.shapes import Float32
 from evolve.store import Start, Stored, StoredChampion, StoredRun, disk
-from evolve.training.experiment import Experiment, PlannedRun, config_of, prepare, prepare_policy, unknown_settings
+from evolve.training.experiment import (
+    Experiment,
+    PlannedRun,
+    config_of,
+    kept_compute,
+    prepare,
+    prepare_policy,
+    unknown_settings,
+)
 from evolve.training.resume import RunState, champion_normalizer, changed_sizes, restore, restore_moments
 
 Source = Stored | Start | Genomes
@@ -68,10 +76,7 @@ def reload(
             # settings have no effect with their defaults, so leave these out.
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
-    kept: dict[str, Any] = {"check": config.compute.check}
-    if config.compute.slots == 1:  # episodes that a process plays in turns may change one another
-        kept["slots"] = 1
-    compute = parse(ComputeOptions, {**kept, "threads": plain(threads)}, "compute")
+    compute = parse(ComputeOptions, {**kept_compute(config), "threads": plain(threads)}, "compute")
     if not is_same and run.header.spaces is not None:
         # Only another environment is played, so the environment of the file need not be installed.
         policy = reload_policy(run)

@@ -7,6 +7,8 @@ import re
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import h5py
 import pytest
@@ -305,6 +307,26 @@ def test_a_second_release_leaves_other_locks_alone(tmp_path):
     with pytest.raises(InputError, match="is writing"):
         Lock(store.path_of(tmp_path, 1))
     second.release()
+
+
+def test_a_refused_lock_leaves_the_locks_of_other_threads_alone(tmp_path):
+    """The system gives the descriptor of the refused lock to the next file that any thread opens."""
+    held, ended = Lock(store.path_of(tmp_path, 0)), threading.Event()
+
+    def ask():
+        while not ended.is_set():
+            with pytest.raises(InputError, match="is writing"):
+                Lock(store.path_of(tmp_path, 0))
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        try:
+            for _ in range(300):
+                Lock(store.path_of(tmp_path, 1)).release()
+        finally:
+            ended.set()
+        asking.result()
+    held.release()
 
 
 def test_ctrl_c_at_any_moment_leaves_no_lock_behind(tmp_path):

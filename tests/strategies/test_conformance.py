@@ -428,6 +428,22 @@ def test_an_added_strategy_that_reads_a_metric_without_its_name_in_env_metrics_i
         strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P, ("energy",))
 
 
+def test_an_added_strategy_is_checked_for_the_generations_of_the_run_alone(monkeypatch):
+    kind = type(strategy(HILL_CLIMBER))
+    ask = kind.ask
+
+    def planned(self, state, generation, candidates=None):
+        if generation >= 4:
+            raise IndexError("the plan has 4 generations")
+        return ask(self, state, generation, candidates)
+
+    monkeypatch.setattr(kind, "ask", planned)
+    make = partial(strategy, HILL_CLIMBER)
+    strategies.check(HILL_CLIMBER, make, NETWORK, P, generations=4)
+    with pytest.raises(InputError, match="the plan has 4 generations"):
+        strategies.check(HILL_CLIMBER, make, NETWORK, P, generations=5)
+
+
 def test_an_error_in_validate_of_an_added_strategy_is_refused(monkeypatch):
     kind = type(strategy(HILL_CLIMBER))
     monkeypatch.setattr(kind, "validate", staticmethod(lambda *_: 1 / 0), raising=False)

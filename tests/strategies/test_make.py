@@ -57,6 +57,13 @@ def test_five_lines_are_enough():
     assert genomes.weights.shape == strategy.ask(state, 1).weights.shape == (64, 100)
 
 
+@pytest.mark.parametrize("name", ["ga", "snes", "cma-es", "map-elites"])
+def test_candidates_may_be_a_list(name):
+    strategy = make(name, genome_size=3, population=8)
+    state = strategy.start()
+    assert strategy.ask(state, 0, [2, 5]) == strategy.ask(state, 0).take(np.array([2, 5]))
+
+
 @pytest.mark.parametrize(
     ("method", "result", "fault"),
     [

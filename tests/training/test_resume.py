@@ -12,6 +12,7 @@ import pytest
 from conftest import ROOT, make_runs, wait_for
 from tampering import edit_config, edit_manifest
 
+import evolve
 from evolve import __version__, store
 from evolve.cli.parser import command_line
 from evolve.cli.run import load
@@ -478,3 +479,23 @@ def test_changed_code_of_an_own_network_is_named_in_place_of_the_environment(com
     assert "seed-0.h5: expected code with which the newest champion plays" in done.err
     assert "with other code of mine, or this" in done.err
     assert "environment has changed" not in done.err
+
+
+def test_one_slot_stays_one_slot(tmp_path, monkeypatch):
+    """The library of such an environment has one world in each process, so a second object is refused."""
+    (tmp_path / "worlds.py").write_text(
+        "from gymnasium.envs.classic_control import CartPoleEnv\n\n"
+        "class OneWorld(CartPoleEnv):\n    live = 0\n\n"
+        "    def __init__(self):\n        assert not OneWorld.live, 'only one world'\n"
+        "        OneWorld.live += 1\n        super().__init__()\n\n"
+        "    def close(self):\n        OneWorld.live -= 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    env = {"id": "worlds:OneWorld", "max_episode_steps": 20}
+    small = {"population": 4, "episodes": 1, "held_out_episodes": 2, "network": "mlp", "env": env, "seed": 1}
+    whole = evolve.train(**small, generations=2, compute={"slots": 1}, output=tmp_path / "whole")
+    begun = evolve.train(**small, generations=1, compute={"slots": 1}, output=tmp_path / "begun")
+    resumed = evolve.train(begun.path, resume=True, generations=2)
+    assert (resumed.config.compute.slots, resumed.digest) == (1, whole.digest)
+    assert resumed.verify(full=True).equal
+    assert resumed.evaluate(2).mean == resumed.held_out.mean
