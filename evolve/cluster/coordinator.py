@@ -80,7 +80,8 @@ class Coordinator:
         self._spec = spec
         self._own_rollout = None
         if self._workers:  # without workers, the versions are not needed
-            self._workers.set_up(messages.Setup(spec.experiment, json.dumps(loaded_versions(spec.experiment))))
+            versions = json.dumps(loaded_versions(spec.experiment))
+            self._workers.set_up(messages.Setup(spec.experiment, versions, json.dumps(spec.trial)))
 
     def forget_setup(self) -> None:
         """Set workers up again before the next batch. Needed after `dismiss`; the workers keep their shared state."""

@@ -33,10 +33,12 @@ class Setup:
 
     experiment: The TOML text of the experiment.
     versions: The versions of packages on rank 0 (JSON). The worker must have the same versions.
+    trial: The fingerprints of an episode on rank 0 (JSON, `RolloutSpec.trial`). The worker must play the same episode.
     """
 
     experiment: str
     versions: str = "{}"
+    trial: str = "[]"
 
 
 @dataclass(frozen=True)

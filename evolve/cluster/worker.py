@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from evolve import environments
 from evolve.cluster import messages
 from evolve.cluster.messages import Message
 from evolve.cluster.transport import Buffer, Transport
@@ -28,7 +29,7 @@ from evolve.config.registry import points_of, registry_of
 from evolve.errors import SOURCE, EvolveError, RunError
 from evolve.genome import GenomeSource, select
 from evolve.numerics import restore_ieee
-from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
+from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, Rollout, join, sum_traces
 
 COORDINATOR = 0
 _PLAYING = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")  # packages that play episodes
@@ -278,9 +279,11 @@ class Worker:
         restore_ieee()  # an environment may have loaded a library that changed how this thread computes
         self.expects_message = False
         match message:
-            case messages.Setup(experiment, versions):
+            case messages.Setup(experiment, versions, trial):
                 self.set_up(experiment)  # which loads the packages whose versions are compared
                 check_versions(json.loads(versions), experiment)
+                if isinstance(self._rollout, Rollout):  # other rollouts play exact tasks, which are the same everywhere
+                    environments.check_trial(self._rollout.engine, json.loads(trial))
             case messages.Chunk(serial, batch):
                 self.evaluate(serial, batch)
             case messages.Update(content):

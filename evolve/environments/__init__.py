@@ -16,6 +16,7 @@ from evolve.environments.engine import (
     Mode,
     check,
     check_metrics,
+    check_trial,
     decode_metrics,
     keeping_directory,
     seems_endless,

@@ -7,6 +7,7 @@ The environment chooses the type: bool, int64 or float64. The worker encodes eac
 Rank 0 decodes one column for each metric, in the widest type that occurs.
 """
 
+import hashlib
 import math
 import os
 import time
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from evolve.config import nearest
 from evolve.environments.spaces import Spaces
-from evolve.errors import FAILURES, InputError, Setting, how_to_install, one_line, sanitize
+from evolve.errors import FAILURES, InputError, RunError, Setting, how_to_install, one_line, sanitize
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
@@ -211,8 +212,10 @@ def extra_cure(error: BaseException) -> str:
     return how_to_install(extra) if extra else ""
 
 
-def check(engine: Engine, reuse: bool | str = "auto", slots: int = 2) -> None:
+def check(engine: Engine, reuse: bool | str = "auto", slots: int = 2) -> tuple[str, ...]:
     """Raise InputError if an episode cannot be repeated, or if the environment breaks its contract.
+
+    Return fingerprints of the steps of an episode, with which `check_trial` compares the same episode on other ranks.
 
     An episode is played alone. It is then played again, in turns with an episode of another seed, because a run steps
     the episodes of several slots in turns. Only the first steps are compared. The message names the array, the step and
@@ -250,7 +253,28 @@ def check(engine: Engine, reuse: bool | str = "auto", slots: int = 2) -> None:
     except (InputError, KeyboardInterrupt):
         raise
     except BaseException:  # the evaluation will meet the same error, and report where it happened
+        return ()
+    return tuple(map(_fingerprint, alone))
+
+
+def check_trial(engine: Engine, fingerprints: Sequence[str]) -> None:
+    """Raise RunError if the episode that `check` has played on rank 0 has other steps in this process.
+
+    fingerprints: The result of `check` on rank 0.
+    """
+    if not fingerprints:
         return
+    try:
+        with closing(engine.trial(_SEED, _random_outputs(_COMPARED_STEPS, engine), False)) as episode:
+            here = list(map(_fingerprint, _within(PAIR_SECONDS / 2, episode)))
+    except FAILURES:  # the evaluation will meet the same error, and report where it happened
+        return
+    for step, (ours, theirs) in enumerate(zip(here, fingerprints, strict=False)):
+        if ours != theirs:
+            when = f"in step {step}" if step else "at reset"
+            why = "It may draw random numbers when its module is imported, or iterate over a set of texts."
+            cure = f"{why} (Without this trial: {Setting('compute.check', False)}.)"
+            raise RunError(f"the environment {engine.id} plays another episode here than on rank 0, {when}. {cure}")
 
 
 def check_metrics(engine: Engine) -> None:
@@ -359,6 +383,22 @@ def _first_difference(
             if beside:
                 next(other, None)
     return None
+
+
+def _fingerprint(transition: Any) -> str:
+    """Return a fingerprint of the bits of a nested structure of arrays. Like `_difference`, it ignores objects."""
+    digest = hashlib.blake2b(digest_size=8)
+    parts = [("", transition)]
+    while parts:
+        name, value = parts.pop()
+        if isinstance(value, Mapping):
+            parts += [(f"{name}[{key!r}]", value[key]) for key in sorted(value, key=repr)]
+        elif isinstance(value, tuple | list):
+            parts += [(f"{name}[{index}]", item) for index, item in enumerate(value)]
+        elif (array := np.asarray(value)).dtype != object:
+            digest.update(f"{name} {array.dtype}{list(array.shape)}".encode())
+            digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _difference(name: str, a: Any, b: Any) -> str | None:

@@ -34,6 +34,8 @@ class RolloutSpec:
     least_chunk: The least number of episodes of a chunk. It is above 1 if a kernel steps several slots in the time of
         one.
     num_metrics: M, the number of metrics of an episode.
+    trial: The fingerprints of the steps of an episode on rank 0 (`environments.check`), which a worker compares with
+        its own; empty if they are unknown.
     """
 
     experiment: str
@@ -44,6 +46,7 @@ class RolloutSpec:
     chunk_seconds: float = 0.01
     least_chunk: int = 1
     num_metrics: int = 0
+    trial: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

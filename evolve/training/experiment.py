@@ -10,7 +10,17 @@ from typing import Any, Literal
 from evolve import __version__, environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.cores import share_of_cores, usable_memory
-from evolve.config import MOST_SLOTS, Config, RacingOptions, Table, nearest, observation_index, parse, read_table
+from evolve.config import (
+    MOST_SLOTS,
+    Config,
+    EnvOptions,
+    RacingOptions,
+    Table,
+    nearest,
+    observation_index,
+    parse,
+    read_table,
+)
 from evolve.config.registry import UnknownOptions
 from evolve.errors import EpisodeTimeout, InputError, Setting
 from evolve.networks import NETWORKS, Network
@@ -56,6 +66,7 @@ class Experiment:
         device_slots: The number of slots on a device that plays whole episodes. It is one for each episode of a
             generation, or as many as fit. None if `config.compute.slots` applies: the user gave it, or the environment
             or the network is on the host.
+        trial: The environment of the check before the run, and the result of `environments.check`; None without it.
     """
 
     config: Config
@@ -65,6 +76,7 @@ class Experiment:
     chosen_backend: Literal["numpy", "native", "cupy"] | None = None
     start: store.Start | None = None
     device_slots: int | None = None
+    trial: tuple[EnvOptions, tuple[str, ...]] | None = None
 
     @property
     def backend(self) -> Backend:
@@ -86,6 +98,8 @@ class Experiment:
             chunk_seconds=environments.chunk_seconds(env),
             least_chunk=self._least_chunk,
             num_metrics=len(env.reported_metrics),
+            # The environment of an evaluation, or its limit of steps, may be another one.
+            trial=self.trial[1] if self.trial is not None and self.trial[0] == env else (),
         )
 
     @cached_property
@@ -198,21 +212,25 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
             "compute.threads has no effect here: threads play exact tasks and EnvPool's environments, ranks play others"
         )
     # Trials: whether a seed repeats its episode, whether the metrics are reported, and whether episodes end.
+    trial = None
     if config.compute.check and not hangs:
-        environments.check(engine, complete.env.reuse, slots)
+        fingerprints = environments.check(engine, complete.env.reuse, slots)
+        # Exact tasks are the same on all ranks, and threads play them.
+        trial = None if config.env.engine == "exact" else (complete.env, fingerprints)
         environments.check_metrics(engine)
         if environments.max_episode_steps(config.env) is None and environments.seems_endless(engine):
             # The environment may only be slow, so this is not an error.
-            trial = "an episode of random actions did not end in a short trial"
+            endless = "an episode of random actions did not end in a short trial"
             lasts = f"an episode without an end lasts for env.max_episode_seconds, {config.env.max_episode_seconds:g} s"
             limit = "unless env.max_episode_steps limits it"
-            _warn(f"{engine.id} declares no limit of steps, and {trial}: {lasts}, {limit}")
+            _warn(f"{engine.id} declares no limit of steps, and {endless}: {lasts}, {limit}")
     device_slots = None
     if config.compute.slots is None and config.env.engine == "exact":
         # The host may keep traces or initial contents of all slots, so limit the numbers in all slots together.
         most = max(slots, _MOST_SLOT_NUMBERS // network.slot_size)
         device_slots = min(MOST_SLOTS, config.population * config.episodes, most)
-    return Experiment(complete, network, engine.action_size, engine.spaces, device_slots=device_slots)
+    spaces = engine.spaces
+    return Experiment(complete, network, engine.action_size, spaces, device_slots=device_slots, trial=trial)
 
 
 def _check_observed(config: Config, observation_size: int) -> None:

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import toys
+from conftest import ROOT
 
 from evolve.config import EnvOptions
 from evolve.environments import engine as engines
@@ -141,3 +142,20 @@ def test_the_global_generator_may_be_of_another_kind(monkeypatch):
             engines.check(make(EnvOptions(id="toys:Values-v0", kwargs={"x": 1.0}), 1))
     finally:
         np.random.set_bit_generator(usual)
+
+
+def test_an_environment_that_differs_between_ranks_ends_the_run(command, tmp_path):
+    """The process that plays an episode must not matter. The check before the run plays in one process."""
+    (tmp_path / "goals.py").write_text(
+        "import os\n\nimport numpy as np\nfrom gymnasium.envs.classic_control import CartPoleEnv\n\n"
+        "GOAL = 0.0 if 'PLAIN' in os.environ else np.random.default_rng().uniform()\n\n\n"
+        "class Goal(CartPoleEnv):\n    def step(self, action):\n"
+        "        observation, reward, *ends = super().step(action)\n"
+        "        return observation, reward + GOAL, *ends\n"
+    )
+    small = "-e", "goals:Goal", "-a", "mlp", "-p", 4, "-r", 1, "-g", 1, "-s", 1, "--set", "held_out_episodes=2"
+    found = {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    done = command("run", *small, "-o", "runs", ranks=3, **found)
+    assert done.code == 1
+    assert "the environment goals:Goal plays another episode here than on rank 0, in step 1" in done.out + done.err
+    command("run", *small, "-o", "same", ranks=3, **found, PLAIN="yes").ok()
