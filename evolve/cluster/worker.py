@@ -9,6 +9,7 @@ import sys
 import time
 import tomllib
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -51,6 +52,10 @@ A job is a batch of episodes, or a list of questions (`jobs.py`)."""
 
 MakeRollout = Callable[[str], AnyRollout]
 """Makes a rollout from an experiment's TOML text."""
+
+
+_COMPARED: weakref.WeakSet[Rollout] = weakref.WeakSet()
+"""The rollouts of this process that play the same episode as rank 0."""
 
 
 class KeptRollouts:
@@ -282,8 +287,7 @@ class Worker:
             case messages.Setup(experiment, versions, trial):
                 self.set_up(experiment)  # which loads the packages whose versions are compared
                 check_versions(json.loads(versions), experiment)
-                if isinstance(self._rollout, Rollout):  # other rollouts play exact tasks, which are the same everywhere
-                    environments.check_trial(self._rollout.engine, json.loads(trial))
+                self._compare_trial(json.loads(trial))
             case messages.Chunk(serial, batch):
                 self.evaluate(serial, batch)
             case messages.Update(content):
@@ -308,6 +312,13 @@ class Worker:
         rollout.call_on_fault(self._send_heartbeat)
         rollout.make_genomes_within(self._generating)
         self._send_heartbeat()
+
+    def _compare_trial(self, fingerprints: list[str]) -> None:
+        """Raise RunError if the environment of a new rollout plays another episode here than on rank 0."""
+        # Other rollouts play exact tasks, which are the same everywhere. Rank 0 sets up kept rollouts again and again.
+        if isinstance(self._rollout, Rollout) and self._rollout not in _COMPARED:
+            environments.check_trial(self._rollout.engine, fingerprints)
+            _COMPARED.add(self._rollout)
 
     def evaluate(self, serial: int, batch: EpisodeBatch) -> None:
         """Begin to play the episodes of a chunk; `tick` plays them."""

@@ -240,7 +240,7 @@ def check(engine: Engine, reuse: bool | str = "auto", slots: int = 2) -> tuple[s
                 which = "a used and a new environment differ" if used else "two episodes differ"
                 # The other episode is the cause if the episode does not differ without it.
                 if slots > 1 and not _first_difference(engine, outputs, alone, used, beside=False):
-                    expected, cure = "an environment whose objects share nothing that changes", _SEPARATE
+                    expected, cure = "an environment with objects that share nothing that changes", _SEPARATE
                     which = "an episode changes another one of the same process"
                 raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", *cure)
         # A step may draw from a generator of the whole process, but so rarely that the episodes above do not show this.

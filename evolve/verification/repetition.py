@@ -246,7 +246,7 @@ class RunRepetition(_Repetition):
 
     @property
     def _kind_of_genomes(self) -> str:
-        """The kind of a difference in genomes: "added" for a strategy of another package, whose code may have changed.
+        """The kind of a difference in genomes: "added" for a strategy of another package: its code may have changed.
 
         The genomes of generation 0 of a built-in strategy follow from the seed ("init").
         """

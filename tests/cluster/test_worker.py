@@ -16,7 +16,7 @@ import pytest
 import toys
 from some_results import checked
 
-from evolve.cluster import messages, serve, worker
+from evolve.cluster import KeptRollouts, messages, serve, worker
 from evolve.cluster.messages import (
     Chunk,
     ChunkResults,
@@ -183,6 +183,19 @@ def test_to_make_environments_may_take_longer_than_an_episode():
     script = Script((now, setup), (now, chunk(made, 5)), (now, setup), (now, chunk(made, 6)), (done(P), LEAVE))
     work(script, make=slow)
     assert not script.of(WorkerError)
+
+
+def test_the_trial_of_rank_0_is_compared_once_for_each_rollout(monkeypatch):
+    """A script that iterates sets its workers up again in each generation."""
+    compared = []
+    monkeypatch.setattr(worker.environments, "check_trial", lambda _, fingerprints: compared.append(fingerprints))
+    made = experiment({"id": "CartPole-v1", "engine": "gymnasium", "max_episode_steps": 20})
+    setup, make = Setup(made.config.to_toml(), trial='["a"]'), KeptRollouts(make_rollout)
+    steps = (now, setup), (now, chunk(made, 5)), (now, setup), (now, chunk(made, 6)), (done(P), LEAVE)
+    script = work(Script(*steps), make=make)
+    assert not script.of(WorkerError)
+    assert compared == [["a"]]
+    make.close()
 
 
 def test_the_rest_of_an_abandoned_evaluation_is_dropped():

@@ -391,7 +391,7 @@ def test_a_file_is_unlocked_if_no_process_writes_it(tmp_path, monkeypatch):
         store.check_unlocked(path)
     with pytest.raises(InputError, match="is writing"):
         Lock(path)
-    # A lock that a killed process has left may be held by another user, who cannot write into the file.
+    # A lock that a killed process has left may be held by another user, without permission to write.
     ended = subprocess.Popen(["true"])
     ended.wait()
     path.with_name(f".{path.name}.lock").write_text(f"process {ended.pid} on {socket.gethostname()}")
