@@ -85,6 +85,26 @@ def test_nobody_changes_the_numbers_of_a_run_by_accident(run):
     assert not policy.outputs([1.0, 0.0, 0.0, 0.0]).any()
 
 
+def test_a_loop_cannot_change_the_records_of_the_next_write(here):
+    env = POLE | {"metrics": ["mean_observation_0"]}
+    for generation in evolve.iterate(**SMALL | {"env": env}, normalize_observations=True, seed=1, output="out"):
+        record = generation.record
+        arrays = [
+            *record.metrics.values(),
+            *(value for value in vars(record).values() if isinstance(value, np.ndarray)),
+        ]
+        assert len(arrays) > 10
+        assert not any(array.flags.writeable for array in arrays)
+
+
+def test_objects_with_arrays_compare_without_an_error(run):
+    results = evolve.strategies.Results(np.zeros(4))
+    for one in (run.generations[0].record, run.experiment, results):
+        other = dataclasses.replace(one)
+        assert one != other
+        assert len({one, other}) == 2
+
+
 def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(run):
     found = run.evaluate(episodes=9)
     assert found.returns[:4].tolist() == run.held_out.returns.tolist()

@@ -51,11 +51,12 @@ class Choice:
 
     Attributes:
         name: The kind.
-        options: An instance of the kind's model; `UnknownOptions` if they cannot be validated here.
+        options: An instance of the kind's model, a subclass of `Options`; `UnknownOptions` if they cannot be validated
+            here. The type is Any, because type checkers do not know the fields of this model.
     """
 
     name: str
-    options: Options
+    options: Any
 
     def table(self) -> Table:
         """Return the section as a TOML table: the name and all options that have a value, including defaults."""

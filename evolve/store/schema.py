@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from evolve.genome import Genomes, GenomeSource, candidate_digests
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, read_only
 
 SCHEMA = 3
 """The version of the layout of run files."""
@@ -102,11 +102,12 @@ def path_of(directory: Path, seed: int) -> Path:
 
 # fmt: off
 # The first line of a column has path, shape and type. Meaning and unit follow.
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Record:
     """One generation. In the file, the first axis of its columns is G, the generations, except for the step hashes.
 
-    A field with the name of one of `rollouts.episodes.EPISODE_QUANTITIES` holds this quantity of every episode.
+    The arrays are read-only, because a script gets a record before the run file has it. A field with the name of one of
+    `rollouts.episodes.EPISODE_QUANTITIES` holds this quantity of every episode.
     """
 
     returns: Float64 = column("generation/returns", "G P E", np.float64,
@@ -158,6 +159,12 @@ class Record:
         "fastest; NaN in an empty cell", "reward", optional=True)
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The metrics of the episodes by name, [P, E] each, in columns of their own (`metric_column`)."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, name, read_only(value))
+        object.__setattr__(self, "metrics", {name: read_only(values) for name, values in self.metrics.items()})
 
     @property
     def champion(self) -> Genomes:

@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 Arrays = Mapping[str, NDArray[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Results:
     """The results of the P candidates of a generation.
 

@@ -51,7 +51,7 @@ environment, so such a wrapper forgets what it has learned."""
 _LARGE_SLOT = 2**16  # numbers in the slot of a large network; its step takes about as long as 16 environment steps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Experiment:
     """A complete configuration, and the objects that it describes.
 
