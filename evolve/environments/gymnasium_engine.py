@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
 
@@ -43,6 +44,37 @@ LONG_SECONDS = 60.0
 _LOG = logging.getLogger("evolve")
 
 
+def _no_environment(_: Any) -> Any:
+    raise RuntimeError("there is no environment in this slot: its reset failed")
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """An environment object, and the state of its episode.
+
+    Attributes:
+        env: The environment; None if there is none, or if it has failed.
+        step: The method that steps it, see `_without_counters`.
+        limit: The limit of steps of an episode. It may depend on the randomized arguments.
+        drawn: The randomized arguments.
+        elapsed: The number of steps of the episode so far.
+        info: The `info` of the latest step.
+    """
+
+    env: Any = None
+    step: Callable[[Any], Any] = _no_environment
+    limit: float = math.inf
+    drawn: Table = field(default_factory=dict)
+    elapsed: int = 0
+    info: Any = None
+
+    def close(self) -> None:
+        """Close the environment, if there is one. A later step raises an error."""
+        env, self.env, self.step = self.env, None, _no_environment
+        if env is not None:
+            gymnasium_making.close_silently(env)
+
+
 class GymnasiumEngine:
     """B slots of a Gymnasium environment.
 
@@ -59,21 +91,15 @@ class GymnasiumEngine:
         self.on_fault: Callable[[], None] = do_nothing
         self._make = gymnasium_making.maker(options)
         self._randomize = options.randomize
-        self._envs: list[_Env | None] = [None] * slots
-        self._step: list[Any] = [_no_environment] * slots  # the `step` methods, see `_without_counters`
-        self._elapsed = [0] * slots
-        self._limits = [math.inf] * slots  # they may depend on randomized arguments
-        self._infos: list[Any] = [None] * slots  # of the latest steps
+        self._slots = [_Slot() for _ in range(slots)]
+        self._spare: list[_Slot] = []
+        """Environments that no slot needs now, but that a later episode may reuse; the oldest first."""
         self._reset_hung = False  # whether an episode hung in the last `reset` and ends the run, see `_ends_run`
         self.metric_names = options.reported_metrics
-        self._drawn: list[Table] = [{}] * slots
-        """The randomized arguments of the environment in each slot."""
-        self._spare: list[tuple[Table, _Env]] = []
-        """Environments that no slot needs now, but that a later episode may reuse; the oldest first."""
         first = gymnasium_making.make_or_explain(options, self._make)
         # Slot 0 keeps the object whose spaces `_examine` reads, because `suggested_slots` steps it.
-        self._place(0, first, example_arguments(self._randomize))
-        self._warns = self._limits[0] == math.inf  # whether the warning of `LONG_SECONDS` may still come
+        self._slots[0] = _filled(first, example_arguments(self._randomize))
+        self._warns = self._slots[0].limit == math.inf  # whether the warning of `LONG_SECONDS` may still come
         self._deadline = math.inf  # the time of this warning
         with on_error(self.close):  # a thread of the environment would keep the process alive
             self._examine(first, options)
@@ -103,7 +129,7 @@ class GymnasiumEngine:
         Raises EpisodeTimeout if that environment hangs.
         """
         try:
-            seconds = _step_seconds(self._envs[0], self._actions)
+            seconds = _step_seconds(self._slots[0].env, self._actions)
         except (KeyboardInterrupt, EpisodeTimeout):
             raise
         except BaseException:  # the evaluation will meet the same error, and report where it happened
@@ -119,9 +145,11 @@ class GymnasiumEngine:
         self._reset_hung = False
         for slot, seed, drawn in zip(slots.tolist(), seeds.tolist(), tables, strict=True):
             try:
-                if self._envs[slot] is None or not self.reuses or self._drawn[slot] != drawn:
-                    self._exchange(slot, drawn)
-                result = self._envs[slot].reset(seed=seed)
+                playing = self._slots[slot]
+                if playing.env is None or not self.reuses or playing.drawn != drawn:
+                    playing = self._exchange(slot, drawn)
+                playing.elapsed = 0
+                result = playing.env.reset(seed=seed)
                 if fault := reset_fault(self.spaces.observation, result):
                     raise EvolveError(fault)
                 self._encode(result[0], observations[slot])
@@ -134,7 +162,6 @@ class GymnasiumEngine:
                 if self._ends_run(error):
                     self._reset_hung = True
                     break
-            self._elapsed[slot] = 0
         if self._warns:
             # Episodes begin because others have ended, except for the first episodes. So the warning has to wait for
             # `LONG_SECONDS` again.
@@ -147,20 +174,20 @@ class GymnasiumEngine:
             failed = np.isin(slots, list(self.faults))
             return np.where(failed, np.nan, 0.0), failed
         actions = self.decode(outputs)
-        steps, encode, elapsed, limits = self._step, self._encode, self._elapsed, self._limits
-        infos = self._infos
+        encode = self._encode
         rewards: list[float] = []
         ended: list[bool] = []
         # This loop runs once per step of every episode, so it calls no helper functions.
         for slot, action in zip(slots.tolist(), actions, strict=True):
             result: Any = _NO_STEP
+            playing = self._slots[slot]
             try:
-                result = steps[slot](action)
-                observation, raw_reward, terminated, truncated, infos[slot] = result
+                result = playing.step(action)
+                observation, raw_reward, terminated, truncated, playing.info = result
                 encode(observation, observations[slot])
                 reward = float(raw_reward)
-                elapsed[slot] += 1
-                over = bool(terminated or truncated) or elapsed[slot] >= limits[slot]
+                playing.elapsed += 1
+                over = bool(terminated or truncated) or playing.elapsed >= playing.limit
             except KeyboardInterrupt:
                 raise
             # A panic of a library in Rust, and asyncio's CancelledError, are no subclasses of Exception.
@@ -192,7 +219,7 @@ class GymnasiumEngine:
         for row, slot in enumerate(slots.tolist()):
             if slot not in self.faults:
                 try:
-                    encoded[row] = encode_metrics(self._infos[slot], self.metric_names)
+                    encoded[row] = encode_metrics(self._slots[slot].info, self.metric_names)
                 except FAILURES as error:
                     self._note_fault(slot, error)
         return encoded
@@ -243,7 +270,7 @@ class GymnasiumEngine:
 
     def frame(self, slot: int) -> UInt8:
         """Return a picture of a slot's environment, [H, W, 3], also when its episode has just ended."""
-        env = self._envs[slot]
+        env = self._slots[slot].env
         cure = gymnasium_making.MUJOCO_CURE if gymnasium_making.renders_by_mujoco(env) else ""
         # If the reset failed, there is no environment. Then `as_frame` refuses the frame None.
         return as_frame(self.id, lambda: env and env.render(), cure)
@@ -252,17 +279,12 @@ class GymnasiumEngine:
         """Continue the episodes of slots `sources` in slots `targets`, by swapping their environment objects."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             # Swap instead of copying, so that the free slots keep objects for later episodes.
-            for objects in (self._envs, self._step, self._drawn, self._limits):
-                objects[source], objects[target] = objects[target], objects[source]
-            self._elapsed[target] = self._elapsed[source]
-            # `_infos` need not move: `metrics` reads them directly after the step that wrote them.
+            self._slots[source], self._slots[target] = self._slots[target], self._slots[source]
 
     def close(self) -> None:
         """Close every environment."""
-        for slot in range(len(self._envs)):
-            self._drop(slot)
-        for _, env in self._spare:
-            gymnasium_making.close_silently(env)
+        for slot in (*self._slots, *self._spare):
+            slot.close()
         self._spare.clear()
 
     def _refuse(self, fault: str | None) -> None:
@@ -271,9 +293,9 @@ class GymnasiumEngine:
             raise InputError("env.id", "an environment that keeps Gymnasium's interface", f"{self.id}: {fault}")
 
     def _note_fault(self, slot: int, error: BaseException) -> None:
-        """Record the error of an environment, and drop the environment. A slot keeps the message of its first error."""
+        """Record the error of an environment, and close it. A slot keeps the message of its first error."""
         self.faults.setdefault(slot, describe(error))
-        self._drop(slot)
+        self._slots[slot].close()
         self.on_fault()
 
     def _ends_run(self, error: BaseException) -> bool:
@@ -283,37 +305,28 @@ class GymnasiumEngine:
         """
         return self._stops and isinstance(error, EpisodeTimeout)
 
-    def _drop(self, slot: int) -> None:
-        env = self._envs[slot]
-        self._envs[slot] = None
-        self._step[slot] = _no_environment
-        if env is not None:
-            gymnasium_making.close_silently(env)
-
-    def _exchange(self, slot: int, drawn: Table) -> None:
-        """Put an environment with these randomized arguments into a slot.
+    def _exchange(self, slot: int, drawn: Table) -> _Slot:
+        """Put an environment with these randomized arguments into a slot, and return the new content of the slot.
 
         The previous environment is kept if it can be reused, and its arguments may be drawn again.
         """
-        fitting = next((place for place, (arguments, _) in enumerate(self._spare) if arguments == drawn), None)
-        spare = None if fitting is None else self._spare.pop(fitting)[1]
-        previous = self._envs[slot]
-        if previous is not None and self.reuses and may_repeat(self._randomize):
-            # Keep the object, and take it out of the slot, so that `_drop` below does not close it.
-            self._spare.append((self._drawn[slot], previous))
-            self._envs[slot] = None
-        # Keep at most B spare objects.
-        if len(self._spare) > len(self._envs):
-            _, oldest = self._spare.pop(0)
-            gymnasium_making.close_silently(oldest)
-        self._drop(slot)
-        self._place(slot, self._make(drawn) if spare is None else spare, drawn)
+        spare = next((each for each in self._spare if each.drawn == drawn), None)
+        if spare is not None:
+            self._spare.remove(spare)
+        # Empty the slot first, because making an environment may fail.
+        previous, self._slots[slot] = self._slots[slot], _Slot()
+        if previous.env is not None:
+            self._spare.append(previous)
+        most = len(self._slots) if self.reuses and may_repeat(self._randomize) else 0
+        while len(self._spare) > most:
+            self._spare.pop(0).close()
+        self._slots[slot] = spare or _filled(self._make(drawn), drawn)
+        return self._slots[slot]
 
-    def _place(self, slot: int, env: _Env, drawn: Table) -> None:
-        core, self._limits[slot] = _without_counters(env)
-        self._envs[slot] = env
-        self._step[slot] = core.step
-        self._drawn[slot] = drawn
+
+def _filled(env: _Env, drawn: Table) -> _Slot:
+    core, limit = _without_counters(env)
+    return _Slot(env, core.step, limit, drawn)
 
 
 def _frames_per_second(env: _Env) -> float:
@@ -347,7 +360,7 @@ class GymnasiumFallback(GymnasiumEngine):
 
         def render() -> Any:
             # Set the render mode only here. With a render mode, each step of a lander would add particles to its world.
-            env: Any = self._envs[slot]
+            env = self._slots[slot].env
             env.unwrapped.render_mode = "rgb_array"
             try:
                 return env.render()
@@ -364,10 +377,6 @@ def _global_generators() -> tuple[Any, ...]:
     # The entries depend on the kind of generator, which `np.random.set_bit_generator` may have changed.
     values = tuple(each.tobytes() if isinstance(each, np.ndarray) else each for each in numpy_state.values())
     return *values, python and python.getstate()
-
-
-def _no_environment(_: Any) -> Any:
-    raise RuntimeError("there is no environment in this slot: its reset failed")
 
 
 def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
