@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from itertools import zip_longest
+from operator import itemgetter
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -378,45 +378,43 @@ def _first_difference(
     ):
         for step, before in enumerate(_within(PAIR_SECONDS, alone)):
             # If the new episode ends earlier, compare with nothing, which gives a difference, too.
-            if found := _difference("", before, next(again, {})):
+            if found := _difference(before, next(again, {})):
                 return f"{found} of {f'step {step}' if step else 'reset'}"
             if beside:
                 next(other, None)
     return None
 
 
-def _fingerprint(transition: Any) -> str:
-    """Return a fingerprint of the bits of a nested structure of arrays. Like `_difference`, it ignores objects."""
+def _fingerprint(transition: Transition) -> str:
+    """Return a fingerprint of the bits of a transition. Like `_difference`, it ignores objects."""
     digest = hashlib.blake2b(digest_size=8)
-    parts = [("", transition)]
-    while parts:
-        name, value = parts.pop()
-        if isinstance(value, Mapping):
-            parts += [(f"{name}[{key!r}]", value[key]) for key in sorted(value, key=repr)]
-        elif isinstance(value, tuple | list):
-            parts += [(f"{name}[{index}]", item) for index, item in enumerate(value)]
-        elif (array := np.asarray(value)).dtype != object:
+    for name, array in sorted(_arrays("", transition), key=itemgetter(0)):  # two ranks may order the keys differently
+        if array.dtype != object:
             digest.update(f"{name} {array.dtype}{list(array.shape)}".encode())
             digest.update(array.tobytes())
     return digest.hexdigest()
 
 
-def _difference(name: str, a: Any, b: Any) -> str | None:
-    """Return the first difference in bits of two nested structures of arrays, as `_unequal`; None if there is none.
-
-    name: The name of both structures; "" for a transition.
-    """
-    # A part has a name and two values. The value is None in a structure that lacks the part.
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        parts = ((f"{name}[{key!r}]" if name else str(key), a.get(key), b.get(key)) for key in {**a, **b})
-    elif isinstance(a, tuple | list) and isinstance(b, tuple | list):
-        parts = ((f"{name}[{index}]", x, y) for index, (x, y) in enumerate(zip_longest(a, b)))
-    else:
-        return _unequal(name, np.asarray(a), np.asarray(b))
-    for part in parts:
-        if found := _difference(*part):
+def _difference(one: Transition, other: Transition) -> str | None:
+    """Return the first difference in bits of two transitions, as `_unequal`; None if there is none."""
+    ones, others = dict(_arrays("", one)), dict(_arrays("", other))
+    for name in ones | others:
+        # A transition that lacks an array has None in its place.
+        if found := _unequal(name, np.asarray(ones.get(name)), np.asarray(others.get(name))):
             return found
     return None
+
+
+def _arrays(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the arrays of a nested structure with their names. name: the name of the structure; "" for a transition."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _arrays(f"{name}[{key!r}]" if name else str(key), part)
+    elif isinstance(value, tuple | list):
+        for index, part in enumerate(value):
+            yield from _arrays(f"{name}[{index}]", part)
+    else:
+        yield name, np.asarray(value)
 
 
 def _unequal(name: str, a: Any, b: Any) -> str | None:
