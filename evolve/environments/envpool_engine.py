@@ -61,10 +61,6 @@ class EnvPoolEngine:
         # Count steps here, too, because some environments of EnvPool exceed their limit (CliffWalking).
         self._elapsed = np.zeros(slots, np.int64)
         self._limit = np.inf if options.max_episode_steps is None else options.max_episode_steps
-        # The slots of the last step, grouped by pool. A group is a pool, the rows of the pool's slots in the arrays of
-        # the step, and the ids of their environments. A next step with the same slots uses the groups again.
-        self._grouped: Slots = np.zeros(0, np.intp)
-        self._groups: list[tuple[Any, Slots, Int32]] = []
 
     def suggested_slots(self) -> int:
         """Return 2048: the overhead of a call does not depend on the number of slots, so many slots are faster."""
@@ -75,7 +71,6 @@ class EnvPoolEngine:
         pool = self.make_pool(seeds.tolist())
         self._num_pools += 1
         self._pools[self._num_pools] = pool
-        self._grouped = slots[:0]  # the next step has to group its slots
         self._pool_of[slots] = self._num_pools
         self._ids[slots] = np.arange(len(seeds), dtype=np.int32)
         self._elapsed[slots] = 0
@@ -83,18 +78,17 @@ class EnvPoolEngine:
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] by outputs [k, A]; write their observations [B, O]; return rewards [k] and ends [k]."""
-        if not np.array_equal(slots, self._grouped):
-            self._group(slots)
+        groups = self._groups(slots)
         actions = self.decode(outputs)
         rewards = np.empty(len(slots))
         ended = np.empty(len(slots), np.bool_)
         # All pools begin to work before the engine waits for the first one.
-        for pool, rows, ids in self._groups:
+        for pool, rows, ids in groups:
             # EnvPool also expects the environment of each player, and here each environment has one player.
             pool.send({"action": actions[rows], "env_id": ids, "players": {"env_id": ids}})
         row_of = np.empty(len(self._ids), np.intp)
         self._infos = []
-        for pool, rows, ids in self._groups:
+        for pool, rows, ids in groups:
             received, reward, terminated, truncated, info = pool.recv()
             # A pool returns its environments in any order, with their ids.
             row_of[ids] = rows
@@ -132,16 +126,15 @@ class EnvPoolEngine:
             if any(ends.values()):
                 break
 
-    def _group(self, slots: Slots) -> None:
-        """Group slots by pool, and drop the pools without slots, whose episodes have ended."""
+    def _groups(self, slots: Slots) -> list[tuple[Any, Slots, Int32]]:
+        """Return each pool with the rows of its slots in `slots` [k], and with the ids of their environments.
+
+        A pool without slots is dropped, because all its episodes have ended.
+        """
         ids, pool_of = self._ids[slots], self._pool_of[slots]
-        self._grouped, self._groups = slots, []
-        for number, pool in list(self._pools.items()):
-            rows = np.flatnonzero(pool_of == number)
-            if len(rows):
-                self._groups.append((pool, rows, ids[rows]))
-            else:
-                del self._pools[number]
+        rows_of = {number: np.flatnonzero(pool_of == number) for number in self._pools}
+        self._pools = {number: pool for number, pool in self._pools.items() if len(rows_of[number])}
+        return [(pool, rows_of[number], ids[rows_of[number]]) for number, pool in self._pools.items()]
 
     def decode(self, outputs: Float32) -> Any:
         """Return the actions of network outputs [n, A], in the type that the pool expects."""
@@ -154,7 +147,6 @@ class EnvPoolEngine:
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Continue the episodes of slots `sources` in slots `targets`."""
-        self._grouped = sources[:0]  # as in `reset`
         self._pool_of[targets] = self._pool_of[sources]
         self._ids[targets] = self._ids[sources]
         self._elapsed[targets] = self._elapsed[sources]
@@ -162,7 +154,6 @@ class EnvPoolEngine:
     def close(self) -> None:
         """Drop every pool."""
         self._pools.clear()
-        self._groups.clear()
 
     def _write(self, received: Any, observations: Float32, slots: Slots) -> None:
         """Encode the observations of a pool into the rows `slots` [k] of observations [B, O]."""
