@@ -41,11 +41,8 @@ def without_advice() -> Iterator[None]:
 
     # Threads may make environments at the same time: the first one silences, and the last one restores.
     with _SILENCING:
-        if not _levels:
-            _levels.append(gymnasium.logger.min_level)
-            gymnasium.logger.min_level = gymnasium.logger.ERROR
-        else:
-            _levels.append(_levels[0])
+        _levels.append(_levels[0] if _levels else gymnasium.logger.min_level)
+        gymnasium.logger.min_level = gymnasium.logger.ERROR
     try:
         yield
     finally:
@@ -482,12 +479,6 @@ def is_rounded(space: Space) -> bool:
 def _decode_box(space: Space, scale: float) -> Decode:
     centre, half, floor, ceiling = stretch(space, scale)
     shape, dtype = space.shape, space.dtype
-    # If the actions use the range of the outputs, [-1, 1], they need no scaling.
-    if dtype == np.float32 and not centre.any() and (half == 1).all():
-        # Adding 0 turns -0 into 0, as `decode` does below, so that both paths give the same bits. Only a network of
-        # another package can have outputs beyond the range.
-        zero, one = np.float32(0), np.float32(1)
-        return lambda outputs: np.minimum(np.maximum(outputs + zero, -one), one).reshape(-1, *shape)
     whole = is_rounded(space)
 
     def decode(outputs: Float32) -> Any:
