@@ -99,12 +99,12 @@ def gymnasium_environment(options: EnvOptions) -> Any:
     Raises InputError if Gymnasium cannot make it, or for the engine EnvPool.
     """
     from evolve.environments.gymnasium_making import (  # noqa: PLC0415 - needs Gymnasium
-        is_registered,
         make_or_explain,
         maker,
+        registered,
     )
 
-    if options.engine == "envpool" or (options.engine == "exact" and not is_registered(options.id)):
+    if options.engine == "envpool" or (options.engine == "exact" and registered(options.id) is None):
         expected = "gymnasium, or exact for a task that Gymnasium has, too"
         raise InputError("env.engine", expected, f"{options.engine}, {options.id}")
     return make_or_explain(options, maker(options))

@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -80,12 +81,12 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
         wrappers = [(_wrapper_class(w.name, options.id), w) for w in options.wrappers]
         found = _class_or_function(options.id)
         module, _, name = options.id.rpartition(":")
-        _try_import(module)
+        _imported(module)
         # `_mujoco_warnings_once` needs MuJoCo before the first object is made, and this module may import it.
         # A second import of a module of Box2D would hide that the first one has failed without pygame.
         entry_module = _entry_module(name)
         if not entry_module.startswith("gymnasium.envs.box2d"):
-            _try_import(entry_module)
+            _imported(entry_module)
 
     @without_advice()
     def make(drawn: Table = example) -> _Env:
@@ -115,11 +116,18 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
     return make
 
 
-def _try_import(module: str) -> None:
-    """Import a module, if a name is given. `gymnasium.make` imports it, too, and reports the error if that fails."""
-    if module:
-        with suppress(*FAILURES):
-            import_own(module)
+def _imported(module: str) -> ModuleType | None:
+    """Return a module; None for the name "", or if the import fails. `gymnasium.make` will report the failure."""
+    with suppress(*FAILURES):  # an import runs the code of the module, which may raise anything
+        return import_own(module) if module else None
+    return None
+
+
+def _attribute(module: str, name: str) -> Any:
+    """Return an attribute of a module; None if the module has none, or cannot be imported."""
+    with suppress(*FAILURES):  # also of a module that imports its attributes on demand
+        return getattr(_imported(module), name, None)
+    return None
 
 
 @contextmanager
@@ -176,16 +184,8 @@ def _named_object(env_id: str) -> Callable[..., Any] | None:
         return None
     # A user's class may have the name of an environment of Gymnasium, such as Pendulum. The id then names the class.
     own = not str(getattr(found, "__module__", "")).startswith(_GYMNASIUM)
-    spec = _registered(name)
+    spec = registered(name)
     return found if spec is None or (own and str(spec.entry_point).startswith(_GYMNASIUM)) else None
-
-
-def _attribute(module: str, name: str) -> Any:
-    """Return an attribute of a module; None if the module has none, or cannot be imported."""
-    try:
-        return getattr(import_own(module), name, None)
-    except FAILURES:  # an import runs the code of the module, which may raise anything
-        return None
 
 
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
@@ -268,7 +268,7 @@ def registered_ids() -> list[str]:
 
 def is_quick(options: EnvOptions) -> bool:
     """Return whether a step takes microseconds in Gymnasium, as in its classic control and toy text."""
-    spec = None if options.wrappers else _registered(options.id.rpartition(":")[2])
+    spec = None if options.wrappers else registered(options.id.rpartition(":")[2])
     # A user's class may have the name of a quick environment. Search for it last, because this imports its module.
     return spec is not None and str(spec.entry_point).startswith(_QUICK) and _named_object(options.id) is None
 
@@ -276,29 +276,20 @@ def is_quick(options: EnvOptions) -> bool:
 def registered_limit(env_id: str) -> int | None:
     """Return the registered limit of steps of an episode; None without a limit, or for an unregistered environment."""
     module, _, name = env_id.rpartition(":")
-    try:
-        # The module may register the environment.
-        if module:
-            import_own(module)
-    except FAILURES:  # an import runs the code of the module, which may raise anything
+    # The module may register the environment.
+    if module and _imported(module) is None:
         return None
-    spec = None if _named_object(env_id) is not None else _registered(name)
+    spec = None if _named_object(env_id) is not None else registered(name)
     return None if spec is None else spec.max_episode_steps
 
 
-def _registered(name: str) -> EnvSpec | None:
+def registered(name: str) -> EnvSpec | None:
     """Return the registered environment of a name; without a version, the newest one. None if there is none."""
     module = _package_of(name)[1]
-    if module and name not in gymnasium.registry:
-        with suppress(*FAILURES):  # `gymnasium.make` reports the missing environment later
-            importlib.import_module(module)
+    if name not in gymnasium.registry:
+        _imported(module)
     versions = [spec for spec in gymnasium.registry.values() if name in (spec.id, spec.id.rpartition("-v")[0])]
     return max(versions, key=lambda spec: spec.version or 0, default=None)
-
-
-def is_registered(name: str) -> bool:
-    """Return whether an environment of this name is registered."""
-    return _registered(name) is not None
 
 
 def _package_of(name: str) -> tuple[str, str]:
@@ -314,7 +305,7 @@ def modules_of(options: EnvOptions) -> set[str]:
 
 def _entry_module(name: str) -> str:
     """Return the name of the module that holds a registered environment; "" if there is none."""
-    entry = getattr(_registered(name), "entry_point", None)
+    entry = getattr(registered(name), "entry_point", None)
     return entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
 
 
@@ -341,7 +332,7 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         raise InputError("env.id", expected, f"{env_id} ({error})", extra_cure(error)) from None
     except (UnregisteredEnv, DeprecatedEnv) as error:
         # The constructor of a known environment may ask for an unknown one.
-        if _named_object(env_id) is not None or _registered(env_id.rpartition(":")[2]) is not None:
+        if _named_object(env_id) is not None or registered(env_id.rpartition(":")[2]) is not None:
             raise InputError("env.id", _CAN_BE_MADE, f"{env_id} ({one_line(error)})") from None
         raise InputError("env.id", "a registered environment", env_id, *_unknown_cure(env_id)) from None
     except ModuleNotFoundError as error:
