@@ -195,49 +195,37 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
     allowed = ["gymnasium.wrappers", own] if own else ["gymnasium.wrappers"]
     if not any(module == known or module.startswith(f"{known}.") for known in allowed):
         expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
-        name_of_env = env_id.rpartition(":")[2]
-        full = Setting("env.id", f"{module}:{name_of_env}")
-        # A class or a function must be imported by name. For a registered name, importing its module is enough.
-        what = f"{name_of_env} from {own}" if own and _attribute(own, name_of_env) is not None else own
-        cure = f"Put the wrapper into {own}, or import {what} in {module} and write " if own else "Write "
-        if own and _is_installed(module):  # users do not change an installed package
-            cure = "Import both in a module of yours, and name that module for both: "
-            both = Setting("env.id", f"mine:{name_of_env}"), " and ", Setting("env.wrappers", (f"mine:{attribute}",))
-            raise InputError("env.wrappers", expected, name, cure, *both, ".")
-        other = " Or import both in a module of yours, and name that module for both." if own else ""
-        raise InputError("env.wrappers", expected, name, cure, full, f".{other}")
+        env = env_id.rpartition(":")[2]
+        cure: tuple[str | Setting, ...] = "Write ", Setting("env.id", f"{module}:{env}"), "."
+        if own:
+            how = "Import both in a module of yours, and name that module for both: "
+            settings = Setting("env.id", f"mine:{env}"), " and ", Setting("env.wrappers", (f"mine:{attribute}",))
+            cure = how, *settings, "."
+        raise InputError("env.wrappers", expected, name, *cure)
     try:
         found = getattr(import_own(module), attribute)
         if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
             raise TypeError(f"{attribute} is no gymnasium.Wrapper")
     except FAILURES as error:  # an import runs the code of the module, which may raise anything
-        expected = "a wrapper `module:Class` that can be imported"
-        # An AttributeError may also come from the code of the module. Then `sys.modules` does not hold the module.
-        is_missing = isinstance(error, AttributeError) and module in sys.modules
-        if isinstance(error, ModuleNotFoundError) and module in sys.modules:
-            advice: tuple[str | Setting, ...] = (f"{module} imports {error.name}: install it.",)
-        else:
-            advice = _wrapper_cure(module, attribute, own, is_missing)
-        raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})", *advice) from error
+        expected, got = "a wrapper `module:Class` that can be imported", f"{name} ({one_line(error)})"
+        raise InputError("env.wrappers", expected, got, *_wrapper_cure(error, module, attribute, own)) from error
     return found
 
 
-def _is_installed(module: str) -> bool:
-    """Return whether a module belongs to an installed package. The module itself is not imported."""
-    spec = importlib.util.find_spec(module.partition(".")[0])
-    return spec is not None and "-packages" in str(spec.origin)
-
-
-def _wrapper_cure(module: str, attribute: str, own: str, is_missing: bool) -> tuple[str | Setting, ...]:
+def _wrapper_cure(error: BaseException, module: str, attribute: str, own: str) -> tuple[str | Setting, ...]:
     """Return the cure for a wrapper that could not be imported: similar names, or the module in which it may be.
 
-    own: the module of the environment, or "". is_missing: whether the module was imported, but lacks the attribute.
+    own: the module of the environment, or "".
     """
     similar = ""
-    if is_missing:
-        held = vars(sys.modules[module]).items()
-        wrappers = [known for known, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper)]
-        similar = nearest(attribute, wrappers)
+    # If an import inside the module has failed, `sys.modules` does not hold the module.
+    if module in sys.modules:
+        if isinstance(error, ModuleNotFoundError):
+            return (f"{module} imports {error.name}: install it.",)
+        if isinstance(error, AttributeError):
+            held = vars(sys.modules[module]).items()
+            wrappers = [key for key, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper)]
+            similar = nearest(attribute, wrappers)
     # A name without a module means gymnasium.wrappers, but the user may mean a wrapper of the environment's package.
     if module == "gymnasium.wrappers":
         places = [place for place in (own, f"{own}.wrappers") if _attribute(place, attribute) is not None]

@@ -243,11 +243,7 @@ WRONG = [
     ),
     (
         ("-e", "toys:Memory-v0", "--set", 'env.wrappers=[{name="other:Bonus"}]'),
-        "Put the wrapper into toys, or import toys in other and write",
-    ),
-    (
-        ("-e", "toys:Memory-v0", "--set", 'env.wrappers=[{name="other:Bonus"}]'),
-        "--env other:Memory-v0. Or import both in a module of yours, and name that module for both.",
+        'name that module for both: --env mine:Memory-v0 and --set env.wrappers=["mine:Bonus"].',
     ),
     (("--set", 'env.wrappers=[{name="gymnasium.wrappers:x"}]'), "env.wrappers: expected a wrapper `module:Class`"),
     (("--set", 'env.wrappers=[{name="gymnasium.wrappers.common:time"}]'), "time is no gymnasium.Wrapper"),
