@@ -313,6 +313,9 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         InputError: `make` fails. The message names what is missing, and the cure.
     """
     env_id = options.id
+    module = env_id.rpartition(":")[0]
+    if module.endswith(".py") or "/" in module:
+        raise InputError("env.id", "a module, and the name of an environment", env_id, *_PATH_CURE)
     try:
         return make()
     except DependencyNotInstalled as error:
@@ -335,8 +338,6 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
 
 def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
     """Return the error for an environment whose module or constructor raised an exception."""
-    if _is_path(options.id):
-        return InputError("env.id", "a module, and the name of an environment", options.id, *_PATH_CURE)
     # Gymnasium adds all arguments to the message of the constructor.
     message = _error_text(error).partition(" was raised from the environment creator")[0]
     lacks_argument = "missing" in message and "argument" in message
@@ -427,12 +428,6 @@ def check_bounds(options: EnvOptions) -> None:
                 raise InputError(f"env.randomize.{name}", expected, f"{name}, which changes them at {value!r}")
 
 
-def _is_path(env_id: str) -> bool:
-    """Return whether an id names a file instead of a module."""
-    module = env_id.rpartition(":")[0]
-    return module.endswith(".py") or "/" in module
-
-
 def _of_pettingzoo(env_id: str) -> bool:
     """Return whether an id looks like PettingZoo's: a module of pettingzoo, or a name such as "simple_spread_v3".
 
@@ -450,8 +445,6 @@ def _import_cure(env_id: str, message: str) -> tuple[str | Setting, ...]:
     message: Gymnasium's error message, which does not name the importing module.
     """
     module = env_id.rpartition(":")[0]
-    if _is_path(env_id):
-        return _PATH_CURE
     if _of_pettingzoo(env_id):
         return (_ONE_AGENT,)
     missing = re.search(r"No module named '([^']+)'", message)
