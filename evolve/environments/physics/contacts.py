@@ -300,24 +300,18 @@ def wake(states: Any, bodies: Any) -> None:
 
 def seek_contacts(states: Any, model: Any) -> None:
     """Make the new contacts of bodies with new boxes (`moved`), ordered by pieces of ground and then by bodies."""
-    num_bodies = int(model["num_bodies"])
-    (moving,) = np.nonzero((states["body"]["moved"][:, :num_bodies] != 0).any(axis=1))
-    if not len(moving):
-        return
-    bodies = states["body"][moving, :num_bodies]
-    low, high = (vectors(bodies[name])[:, :, None] for name in ("low", "high"))
-    ground = _all_boxes(states, model, moving)
-    found = polygons.overlap(Boxes(low, high), Boxes(ground.low[..., None], ground.high[..., None]))
-    found &= (bodies["moved"] != 0)[:, None]
-    blocks = states["num_blocks"][moving]
-    # Columns beyond the number of a world's blocks are no ground.
-    found[:, : frames.MAX_BLOCKS] &= (np.arange(frames.MAX_BLOCKS) < blocks[:, None])[..., None]
+    records = states["body"][:, : model["num_bodies"]]
+    moved = records["moved"] != 0
+    # All pieces of ground of the worlds in which a body has a new box.
+    num_pieces = np.where(moved.any(axis=1), states["num_blocks"] + model["num_edges"], 0)
+    worlds, pieces = np.nonzero(np.arange(num_pieces.max(initial=0)) < num_pieces[:, None])
+    ground = polygons.widened(polygons.boxes(polygons.ground_polygons(states, model, worlds, pieces).corner))
+    around = Boxes(*(vectors(records[name][worlds]) for name in ("low", "high")))
+    found = polygons.overlap(around, Boxes(ground.low[..., None], ground.high[..., None])) & moved[worlds]
     # `argwhere` sorts by piece, then by body, as Box2D sorts new pairs. The solver's order of contacts follows from it.
-    for row, column, body in np.argwhere(found):
-        world = moving[row]
+    for row, body in np.argwhere(found):
+        world, piece = worlds[row], pieces[row]
         count = states["num_contacts"][world]
-        # The columns of edges follow MAX_BLOCKS columns of blocks; the numbers of pieces have no such gap.
-        piece = column if column < frames.MAX_BLOCKS else column - frames.MAX_BLOCKS + blocks[row]
         there = states["contact"][world, :count]
         if count == frames.MAX_CONTACTS or ((there["piece"] == piece) & (there["body"] == body)).any():
             continue
@@ -326,19 +320,7 @@ def seek_contacts(states: Any, model: Any) -> None:
         states["contact"][world, count] = contact
         states["num_contacts"][world] += 1
         wake(states, (world, body))
-    states["body"]["moved"][moving, :num_bodies] = 0
-
-
-def _all_boxes(states: Any, model: Any, worlds: Int64) -> Boxes:
-    """Return the boxes [2, n, MAX_BLOCKS + edges] of all ground of worlds [n], the blocks first."""
-    first = polygons.first_vertices(model, np.arange(model["num_edges"]))
-    height = states["height"][worlds]
-    x = np.broadcast_to(model["x"], height.shape)
-    edges = np.stack([np.array((x[:, i], height[:, i])) for i in (first, first + 1)], axis=1)
-    blocks = np.moveaxis(states["block"]["corner"][worlds], (3, 2), (0, 1))
-    both = [polygons.widened(polygons.boxes(corners)) for corners in (blocks, edges)]
-    low, high = (np.concatenate(parts, axis=2) for parts in zip(*both, strict=True))
-    return Boxes(low, high)
+    records["moved"] = 0
 
 
 def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
