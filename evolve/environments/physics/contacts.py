@@ -22,21 +22,6 @@ RADIUS = np.float32(2.0) * frames.SKIN
 _RELATIVE, _ABSOLUTE = np.float32(0.98), np.float32(0.001)
 
 
-class Manifolds(NamedTuple):
-    """The manifolds of N contacts.
-
-    size: [N], the number of points. by_body: [N], whether the reference face is the body's. normal, local: [2, N], the
-    normal of the reference face and a point on it, in the frame of the polygon that has the face. points: [2, N]
-    records of `frames.POINT`, in the frame of the other polygon.
-    """
-
-    size: Int64
-    by_body: Bool
-    normal: Float32
-    local: Float32
-    points: Any
-
-
 class _End(NamedTuple):
     """One end of N line segments, which are faces that are clipped.
 
@@ -51,8 +36,8 @@ class _End(NamedTuple):
     face_b: Any
 
 
-def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
-    """Return the manifolds of N pairs of an edge, in `ground`, and a body with its frame (b2EPCollider)."""
+def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Any:
+    """Return the manifolds [N] of pairs of an edge, in `ground`, and a body with its frame (b2EPCollider)."""
     v1, v2 = ground.corner[:, 0], ground.corner[:, 1]
     right = right_of(frames.unit(v2 - v1))
     front = dot(right, placed(frame, bodies.centroid) - v1) >= 0
@@ -96,8 +81,8 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     return _manifolds(ends, kept, by_body, local_normal, np.where(by_body, _at(bodies.corner, face), r1), frame)
 
 
-def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
-    """Return the manifolds of N pairs of a block, in `ground`, and a body with its frame (b2CollidePolygons)."""
+def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Any:
+    """Return the manifolds [N] of pairs of a block, in `ground`, and a body with its frame (b2CollidePolygons)."""
     zero = np.zeros_like(frame.q.s)
     # The corners of blocks are world coordinates, so the frame of a block is the identity.
     still = Frame(np.zeros_like(frame.p), Rotation(zero, zero + 1))
@@ -180,11 +165,12 @@ def _clip(ends: list[_End], normal: Float32, offset: frames.Number, corner: Int6
     return [first, second], whole | crossing
 
 
-def _manifolds(
-    ends: list[_End], kept: list[Bool], by_body: Bool, normal: Float32, local: Float32, frame: Frame
-) -> Manifolds:
-    """Return manifolds with the kept ends as points."""
-    points = np.zeros((2, len(by_body)), frames.POINT)
+def _manifolds(ends: list[_End], kept: list[Bool], by_body: Bool, normal: Float32, local: Float32, frame: Frame) -> Any:
+    """Return the manifolds with the kept ends as points: records of `frames.CONTACT` [N] without their other fields."""
+    manifolds = np.zeros(len(by_body), frames.CONTACT)
+    manifolds["count"], manifolds["by_body"] = np.add(*kept, dtype=np.int64), by_body
+    manifolds["normal"], manifolds["local"] = normal.T, local.T
+    points = manifolds["points"].T
     for point, end in zip(points, ends, strict=True):
         point["local"] = np.where(by_body, end.v, frames.placed_back(frame, end.v)).T
         # Like Box2D, swap the two features of an ID if the reference face is the body's.
@@ -193,7 +179,7 @@ def _manifolds(
         point["id"] = a | b << 8 | face_a << 16 | face_b << 24
     # If only the second end is kept, it is the first and only point.
     points[0] = np.where(kept[0], points[0], points[1])
-    return Manifolds(np.add(*kept, dtype=np.int64), by_body, normal, local, points)
+    return manifolds
 
 
 def _padded(shapes: Polygons) -> Polygons:
@@ -269,10 +255,9 @@ def compute_manifolds(states: Any, model: Any, worlds: Int64, contacts: Any) -> 
     for touch, these in ((touch_edges, ground.size == 2), (touch_blocks, ground.size == 4)):
         if not these.any():
             continue
-        manifold = touch(ground.select(these), hulls.select(these), frame.select(these))
-        found["count"][these], found["by_body"][these] = manifold.size, manifold.by_body
-        found["normal"][these], found["local"][these] = manifold.normal.T, manifold.local.T
-        found["points"][these] = manifold.points.T
+        manifolds = touch(ground.select(these), hulls.select(these), frame.select(these))
+        for name in ("count", "by_body", "normal", "local", "points"):
+            found[name][these] = manifolds[name]
     # In Box2D the first old point with the same features counts. So here the first one comes last, and overwrites.
     for new in range(2):
         for old in (1, 0):
