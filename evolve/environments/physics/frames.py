@@ -133,7 +133,7 @@ HULL = np.dtype([
     ("center", _F, 2), ("centroid", _F, 2), ("corner", _F, (MAX_CORNERS, 2)), ("normal", _F, (MAX_CORNERS, 2)),
     ("p", _F, 2), ("a", _F),             # position and angle at the beginning of an episode
 ])  # fmt: skip
-"""The convex polygon of a body, counterclockwise, in the frame of the body."""
+"""The convex polygon of a body, counterclockwise, in the frame of the body. Its corners are padded, see `polygons`."""
 
 HINGE = np.dtype([
     ("a", _I), ("b", _I), ("anchor_a", _F, 2), ("anchor_b", _F, 2),  # two bodies; anchors from the centers of mass

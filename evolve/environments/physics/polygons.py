@@ -53,10 +53,10 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     """
     n = len(corners)
     record = np.zeros((), HULL)
-    record["count"] = n
-    record["corner"][:n] = corners
-    record["friction"] = friction
-    record["normal"][:n], record["centroid"] = normals(corners), _area_and_centroid(corners)[1]
+    padded = [*range(n), *[0] * (MAX_CORNERS - n)]
+    record["count"], record["friction"] = n, friction
+    record["corner"], record["normal"] = corners[padded], normals(corners)[padded]
+    record["centroid"] = _area_and_centroid(corners)[1]
     # b2PolygonShape::ComputeMass sums triangles around the mean of the corners, unlike the computation of the centroid.
     # So `center` and `centroid` may differ in their last bits.
     middle = np.zeros(2, _F)
@@ -90,7 +90,8 @@ def box(half_width: float, half_height: float, density: float, friction: Sequenc
     """Return a rectangle around the origin as a record of HULL; its normals and centroid are exact."""
     x, y = _F(half_width), _F(half_height)
     record = hull(np.array([(-x, -y), (x, -y), (x, y), (-x, y)]), density, friction)
-    record["normal"][:4] = (0, -1), (1, 0), (0, 1), (-1, 0)
+    record["normal"] = (0, -1)  # of the first face, and of the padding
+    record["normal"][1:4] = (1, 0), (0, 1), (-1, 0)
     record["centroid"] = 0
     return record
 
@@ -141,13 +142,8 @@ def vectors(field: Float32) -> Float32:
 
 def hull_polygons(hulls: Any) -> Polygons:
     """Return the shapes of bodies, records of `frames.HULL` [N], in the frames of the bodies."""
-    count = hulls["count"].astype(np.int64)
-    index = np.arange(MAX_CORNERS)[:, None]
-    index = np.where(index < count, index, 0)
-    corner, normal = (
-        np.take_along_axis(hulls[name].transpose(2, 1, 0), index[None], axis=1) for name in ("corner", "normal")
-    )
-    return Polygons(count, corner, normal, vectors(hulls["centroid"]))
+    corner, normal = (hulls[name].transpose(2, 1, 0) for name in ("corner", "normal"))
+    return Polygons(hulls["count"].astype(np.int64), corner, normal, vectors(hulls["centroid"]))
 
 
 def ground_polygons(states: Any, model: Any, worlds: Int64, pieces: Int64) -> Polygons:
