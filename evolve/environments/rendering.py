@@ -113,26 +113,23 @@ def draw_without_display() -> None:
 
 def drawable_options(options: EnvOptions, mode: Mode) -> EnvOptions:
     """Return options with which the environment draws in a mode. Raises InputError if it cannot."""
-    if options.engine == "exact":
-        if mode == "human" or not has_picture(options.id):
-            cure = _AS_FRAMES if has_picture(options.id) else ()
-            raise InputError("env.engine", _expected(mode), f"{options.id} of the exact engine", *cure)
-        return options
-    if options.engine == "envpool":
-        if mode == "human" or not can_draw(options.id):
-            other = "Gymnasium's environment of this name may be drawn, but plays other episodes."
-            cure = _AS_FRAMES if can_draw(options.id) else (other,)
-            raise InputError("env.engine", _expected(mode), f"{options.id} of EnvPool", *cure)
-        return _with(options, {"render_mode": mode})
+    if options.engine != "gymnasium":
+        is_exact = options.engine == "exact"
+        draws_frames = has_picture(options.id) if is_exact else can_draw(options.id)
+        if mode == "human" or not draws_frames:
+            expected = f"an environment that can be drawn {'in a window' if mode == 'human' else 'as frames'}"
+            other = (
+                () if is_exact else ("Gymnasium's environment of this name may be drawn, but plays other episodes.",)
+            )
+            cure = _AS_FRAMES if draws_frames else other
+            got = f"{options.id} of {'the exact engine' if is_exact else 'EnvPool'}"
+            raise InputError("env.engine", expected, got, *cure)
+        return options if is_exact else _with(options, {"render_mode": mode})
     with closing_silently(make_or_explain(options, maker(options))) as env:
         _check_mode(env, options, mode)
         # A camera that the user has chosen stays.
         camera = _camera(env) if not {"camera_id", "camera_name"} & set(options.kwargs) else {}
     return _with(options, {"render_mode": mode} | camera)
-
-
-def _expected(mode: Mode) -> str:
-    return f"an environment that can be drawn {'in a window' if mode == 'human' else 'as frames'}"
 
 
 @keeping_directory()

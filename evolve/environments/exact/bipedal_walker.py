@@ -162,39 +162,6 @@ class BipedalWalkerOptions(Options):
     """The reward of the step in which the walker falls."""
 
 
-def _model(hardcore: bool, action_share: float) -> Any:
-    """Return the walker as a record of `frames.MODEL`. Its bodies are the hull, and the thigh and shin of each leg.
-
-    The kernel also reads the settings `hardcore` and `action_share` from the model.
-    """
-    # Gravity and friction are set by `begin`, because they may differ between episodes.
-    model = np.zeros((), frames.MODEL)
-    model["num_bodies"], model["num_joints"], model["num_edges"] = 5, 4, VERTICES - 1
-    # Box2D's island solver begins at the body that was created last, and follows the joints.
-    model["body_order"], model["joint_order"] = (4, 3, 0, 1, 2), (3, 2, 0, 1)
-    model["spacing"] = STEP
-    model["flag"], model["option"][0] = hardcore, action_share
-    model["x"] = [i * STEP for i in range(VERTICES)]
-    x, y = STEP * START_PAD / 2, START + 2 * LEG_H
-    corners = np.array([(a / SCALE, b / SCALE) for a, b in HULL_POLY], np.float32)
-    hull = polygons.hull(corners, 5.0, [0.0] * 2)
-    hull["p"] = x, y
-    model["hull"][0] = hull
-    for leg, side in enumerate((-1, 1)):
-        # Of thigh and shin: half of the width, and the distance of the centre below y - LEG_DOWN.
-        for part, (width, down) in enumerate(((LEG_W / 2, LEG_H / 2), (0.8 * LEG_W / 2, LEG_H * 3 / 2))):
-            limb = polygons.box(width, LEG_H / 2, 1.0, [0.0] * 2)
-            limb["p"], limb["a"] = (x, y - down - LEG_DOWN), side * 0.05
-            model["hull"][1 + 2 * leg + part] = limb
-        # Hip and knee: the hip joins hull and thigh, the knee joins thigh and shin.
-        hinges = model["hinge"][2 * leg : 2 * leg + 2]
-        hinges["a"], hinges["b"] = (0, 1 + 2 * leg), (1 + 2 * leg, 2 + 2 * leg)
-        hinges["anchor_a"], hinges["anchor_b"] = ((0, LEG_DOWN), (0, -LEG_H / 2)), (0, LEG_H / 2)
-        hinges["lower"], hinges["upper"] = (-0.8, -1.6), (1.1, -0.1)
-    polygons.finish_hinges(model)
-    return model
-
-
 def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
     """Draw an episode's ground into a record of `frames.WORLD`; return the horizontal push of the hull, in newtons."""
     generator = Pcg64.seeded(seed)
@@ -240,8 +207,36 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
 
     @cached_property
     def model(self) -> Any:
-        """The bodies and joints, a record of `frames.MODEL`."""
-        return _model(self.options.hardcore, self.action_share)
+        """A record of `frames.MODEL`. Its bodies are the hull, and the thigh and shin of each leg.
+
+        The kernel also reads the settings `hardcore` and `action_share` from the model.
+        """
+        # Gravity and friction are set by `begin`, because they may differ between episodes.
+        model = np.zeros((), frames.MODEL)
+        model["num_bodies"], model["num_joints"], model["num_edges"] = 5, 4, VERTICES - 1
+        # Box2D's island solver begins at the body that was created last, and follows the joints.
+        model["body_order"], model["joint_order"] = (4, 3, 0, 1, 2), (3, 2, 0, 1)
+        model["spacing"] = STEP
+        model["flag"], model["option"][0] = self.options.hardcore, self.action_share
+        model["x"] = [i * STEP for i in range(VERTICES)]
+        x, y = STEP * START_PAD / 2, START + 2 * LEG_H
+        corners = np.array([(a / SCALE, b / SCALE) for a, b in HULL_POLY], np.float32)
+        hull = polygons.hull(corners, 5.0, [0.0] * 2)
+        hull["p"] = x, y
+        model["hull"][0] = hull
+        for leg, side in enumerate((-1, 1)):
+            # Of thigh and shin: half of the width, and the distance of the centre below y - LEG_DOWN.
+            for part, (width, down) in enumerate(((LEG_W / 2, LEG_H / 2), (0.8 * LEG_W / 2, LEG_H * 3 / 2))):
+                limb = polygons.box(width, LEG_H / 2, 1.0, [0.0] * 2)
+                limb["p"], limb["a"] = (x, y - down - LEG_DOWN), side * 0.05
+                model["hull"][1 + 2 * leg + part] = limb
+            # Hip and knee: the hip joins hull and thigh, the knee joins thigh and shin.
+            hinges = model["hinge"][2 * leg : 2 * leg + 2]
+            hinges["a"], hinges["b"] = (0, 1 + 2 * leg), (1 + 2 * leg, 2 + 2 * leg)
+            hinges["anchor_a"], hinges["anchor_b"] = ((0, LEG_DOWN), (0, -LEG_H / 2)), (0, LEG_H / 2)
+            hinges["lower"], hinges["upper"] = (-0.8, -1.6), (1.1, -0.1)
+        polygons.finish_hinges(model)
+        return model
 
     @cached_property
     def rays(self) -> Float64:
