@@ -37,17 +37,18 @@ FPS = 50.0
 """Frames per second of an environment that declares no rate."""
 
 
-_EXTRAS = {"box2d": "box2d", "pygame": "video", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
+# The extras of evolve that install a missing library, by a word in Gymnasium's error message.
+_EXTRAS = {"box2d": "box2d", "pygame": "video", "mujoco": "mujoco"}
 _SEED = 20  # of trial episodes and their outputs
 _COMPARED_STEPS = 40  # the most steps that `check` compares
 # `check_metrics` and `seems_endless` give up if an episode takes more than this number of steps or seconds.
 _MOST_STEPS, _EPISODE_SECONDS = 4096, 1.0
-# After the pairs of episodes, `check` plays at most this number of episodes. It begins none after this processor time,
-# nor after `PAIR_SECONDS`, both counted from its start.
+# After the pairs of episodes, `check` plays at most this number of episodes. It begins no further episode once it has
+# taken this processor time, or `PAIR_SECONDS` of time.
 _MORE_EPISODES, _MORE_SECONDS = 100, 0.05
 PAIR_SECONDS = 0.2
-"""The approximate time for which `check` compares the steps of two episodes; it always compares the first step. The
-first episode is played alone before, for half of this time."""
+"""The approximate time for which `check` compares the steps of two episodes; it always compares the first step. Before
+that, it plays the first episode alone for half of this time."""
 
 OWN_GENERATOR = "an environment whose steps draw from a generator of their own"
 """The expectation in the error of a step that draws from a shared generator. `check` recognizes the error by it."""
@@ -160,8 +161,8 @@ class Engine(Protocol):
         Args:
             seed: The seed of the environment.
             outputs: [L, A], the outputs of the network in each step.
-            used: Whether the environment has played another episode before this one. Ignored unless the engine reuses
-                environments.
+            used: Whether the environment has played another episode before this one. An engine that does not reuse
+                environments ignores it.
 
         Yields:
             The transition of the reset, and of each step.

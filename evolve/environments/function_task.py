@@ -85,7 +85,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         return numbers.reshape(self._size)
 
     def _return(self, returned: Any) -> float:
-        """Return the return of an episode as a float. Raises InputError unless it is a number."""
+        """Return the value that the function has returned as a float. Raises InputError unless it is a number."""
         try:
             return float(returned)
         except (TypeError, ValueError, OverflowError):

@@ -151,7 +151,7 @@ class BipedalWalkerOptions(Options):
     leg_2: float = Field(1.0, ge=-1.0, le=1.0)
     """The strength of the second leg."""
     changes_at: int = Field(0, ge=0, le=1_000_000)
-    """The number of steps after which `leg_1_later` and `leg_2_later` replace the strengths; with 0, never."""
+    """The number of steps after which `leg_1_later` and `leg_2_later` replace the strengths; 0 means never."""
     leg_1_later: float = Field(1.0, ge=-1.0, le=1.0)
     """The strength of the first leg after `changes_at` steps."""
     leg_2_later: float = Field(1.0, ge=-1.0, le=1.0)

@@ -6,7 +6,7 @@ engines. An episode has the bits of Gymnasium's observations and rewards, and th
 
 Only with wind may an episode differ from Gymnasium's. The wind is the tanh of a sum of two sines. Gymnasium calls libm
 for these functions. This module computes them itself, so the last of 53 bits may differ. The physics rounds the wind to
-24 bits. By estimate, a difference is then left in one of ten million steps.
+24 bits. After that, about one step in ten million still differs (an estimate).
 
 With discrete actions, the largest of four outputs fires no engine, the left engine, the main engine or the right
 engine. With continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power. Output 1 beyond

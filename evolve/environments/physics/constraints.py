@@ -208,19 +208,19 @@ def velocity_constraints(contacts: Any, hulls: Any, c: Float32, a: Float32, fric
     normal = np.where(positions.by_body, -face, face)
     tangent = right_of(normal)
     turns = []
-    for i, there in enumerate((positions.count > 0, positions.count > 1)):
+    for i, has_point in enumerate((positions.count > 0, positions.count > 1)):
         at = positions.point(i, frame)
         # The contact lies halfway between the skins of the two polygons (b2WorldManifold).
         on_plane, on_point = at + (frames.SKIN - dot(at - origin, face)) * face, at - frames.SKIN * face
         arm = _HALF * (on_plane + on_point) - c
         turn, side = cross(arm, normal), cross(arm, tangent)
         turns.append(turn)
-        constraints["arm"][there, i] = arm.T[there]
-        constraints["normal_mass"][there, i] = _inverse(mass + inertia * turn * turn)[there]
-        constraints["tangent_mass"][there, i] = _inverse(mass + inertia * side * side)[there]
+        constraints["arm"][has_point, i] = arm.T[has_point]
+        constraints["normal_mass"][has_point, i] = _inverse(mass + inertia * turn * turn)[has_point]
+        constraints["tangent_mass"][has_point, i] = _inverse(mass + inertia * side * side)[has_point]
         if warm:
             for name in ("normal_impulse", "tangent_impulse"):
-                constraints[name][there, i] = contacts["points"][name][there, i]
+                constraints[name][has_point, i] = contacts["points"][name][has_point, i]
     one, other = turns
     k11, k12, k22 = (mass + inertia * x * y for x, y in ((one, one), (one, other), (other, other)))
     determinant = k11 * k22 - k12 * k12

@@ -6,6 +6,7 @@ face from whose line the other polygon is farthest away. The points are the ends
 by the sides of the reference face.
 """
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,12 +62,12 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Any:
 
     # If the reference face is the body's, clip the edge by the sides of this face. Otherwise clip the body's nearest
     # face by the sides of the edge. The reference face goes from r1 to r2, the corners number i1 and i2. The body has
-    # to be on the right of an edge. So an edge goes from v1 to v2 if `front`, otherwise from v2 to v1. `0 * n` and
-    # `0 + by_body` give integers of the shape [N].
+    # to be on the right of an edge. So an edge goes from v1 to v2 if `front`, otherwise from v2 to v1.
+    zero, of_body = np.zeros_like(face), by_body.astype(np.int64)
     nearest = dot(normal[:, None], outward).argmin(axis=0)
     face_end, nearest_end = _after(face, bodies.size), _after(nearest, bodies.size)
     ends = [
-        _End(np.where(by_body, v, _at(corner, n)), 0 * n, np.where(by_body, face, n), 1 - by_body, 0 + by_body)
+        _End(np.where(by_body, v, _at(corner, n)), zero, np.where(by_body, face, n), 1 - of_body, of_body)
         for v, n in ((v1, nearest), (v2, nearest_end))
     ]
     i1, i2 = np.where(by_body, face, 1 - front), np.where(by_body, face_end, front)
@@ -159,7 +160,7 @@ def _clip(ends: list[_End], normal: Float32, offset: frames.Number, corner: Int6
     crossing = d0 * d1 < 0
     cut = ends[0].v + (d0 / (d0 - d1)) * (ends[1].v - ends[0].v)
     # As in Box2D, the second feature is the first end's, whichever end was cut off.
-    new = _End(cut, corner, ends[0].index_b, 0 * corner, 0 * corner + 1)
+    new = _End(cut, corner, ends[0].index_b, np.zeros_like(corner), np.ones_like(corner))
     first = _End(*(np.where(d0 <= 0, a, b) for a, b in zip(*ends, strict=True)))
     second = _End(*(np.where(whole, a, b) for a, b in zip(ends[1], new, strict=True)))
     return [first, second], whole | crossing
@@ -297,8 +298,8 @@ def seek_contacts(states: Any, model: Any) -> None:
     for row, body in np.argwhere(found):
         world, piece = worlds[row], pieces[row]
         count = states["num_contacts"][world]
-        there = states["contact"][world, :count]
-        if count == frames.MAX_CONTACTS or ((there["piece"] == piece) & (there["body"] == body)).any():
+        known = states["contact"][world, :count]
+        if count == frames.MAX_CONTACTS or ((known["piece"] == piece) & (known["body"] == body)).any():
             continue
         contact = np.zeros((), frames.CONTACT)
         contact["piece"], contact["body"], contact["enabled"] = piece, body, 1
@@ -345,8 +346,9 @@ def touching_rows(states: Any) -> tuple[Int64, Int64, Int64]:
     touching = (contacts["touching"] != 0) & (contacts["enabled"] != 0)
     worlds, places, bodies = (index[touching][::-1] for index in (worlds, places, contacts["body"]))
     rows = np.zeros_like(worlds)
-    counts: dict[tuple[int, int], int] = {}
-    for i, key in enumerate(zip(worlds.tolist(), bodies.tolist(), strict=True)):
-        rows[i] = counts[key] = counts.get(key, -1) + 1
+    counts: Counter[tuple[int, int]] = Counter()
+    for i, body in enumerate(zip(worlds.tolist(), bodies.tolist(), strict=True)):
+        rows[i] = counts[body]
+        counts[body] += 1
     seen = rows < frames.MAX_TOUCHING
     return worlds[seen], places[seen], rows[seen]

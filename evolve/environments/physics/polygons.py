@@ -158,8 +158,7 @@ def ground_polygons(states: Any, model: Any, worlds: Int64, pieces: Int64) -> Po
     blocks = states["num_blocks"][worlds]
     edge = pieces - blocks
     is_edge = edge >= 0
-    # A block has a negative number of an edge. Vertex 0 stands in for it, and the block's own corners replace the
-    # vertex below.
+    # For a block, `edge` is negative. The block gets vertex 0 for now; its own corners replace this vertex below.
     first = np.where(is_edge, first_vertices(model, edge), 0)
     ends = [np.array((model["x"][vertex], states["height"][worlds, vertex])) for vertex in (first, first + 1)]
     corner = np.stack([*ends, ends[0], ends[0]], axis=1)

@@ -214,11 +214,11 @@ class _Impacts:
         """Return the time of a contact's impact; 1 if it has none."""
         if place in self._impact_times:
             return self._impact_times[place]
-        body, piece = int(self._world["contact"]["body"][place]), self._ground_key(place)
+        body, ground = int(self._world["contact"]["body"][place]), self._ground_key(place)
         # Body and ground must have the same time: bring the earlier one up to the later one.
-        start = self._ground_times.get(piece, _ZERO)
+        start = self._ground_times.get(ground, _ZERO)
         if start < self._body_times[body]:
-            start = self._ground_times[piece] = self._body_times[body]
+            start = self._ground_times[ground] = self._body_times[body]
         elif self._body_times[body] < start:
             self._advance(body, start)
         impact = _ONE
@@ -259,11 +259,11 @@ class _Impacts:
         earliest: The place of the contact. time: The time of its impact.
         """
         body = int(self._world["contact"]["body"][earliest])
-        record, piece = self._world["body"][body], self._ground_key(earliest)
+        record, ground = self._world["body"][body], self._ground_key(earliest)
         # A backup, for the case that the polygons do not touch. Vectors of a record are views, hence the copies.
         before = {name: record[name].copy() for name in ("c", "c0", "a", "a0")}
-        times_before = self._body_times[body], self._ground_times.get(piece, _ZERO)
-        self._ground_times[piece] = time
+        times_before = self._body_times[body], self._ground_times.get(ground, _ZERO)
+        self._ground_times[ground] = time
         self._advance(body, time)
         record["c"], record["a"] = record["c0"], record["a0"]
         set_frames(self._states, self._model, slice(body, body + 1))
@@ -276,7 +276,7 @@ class _Impacts:
             self._world["contact"]["enabled"][earliest] = 0
             for name, value in before.items():
                 record[name] = value
-            self._body_times[body], self._ground_times[piece] = times_before
+            self._body_times[body], self._ground_times[ground] = times_before
             set_frames(self._states, self._model, slice(body, body + 1))
             return
         # The body is solved with all its contacts that touch at this time.
