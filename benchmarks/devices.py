@@ -64,4 +64,4 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(launch("devices", _body, None))
+    sys.exit(launch("devices", body=_body))

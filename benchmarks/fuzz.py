@@ -39,9 +39,8 @@ from rich.cells import cell_len
 import evolve
 import evolve.display  # a verdict imports it when it is shown, which must not count as code of a file
 from evolve import store
+from evolve.cli.app import launch
 from evolve.cli.run import load
-from evolve.cli.run import main as run_main
-from evolve.cli.verify import main as verify_main
 from evolve.config import Config, parse, read_table, set_key
 from evolve.environments.exact import TASKS
 from evolve.errors import EvolveError, InputError
@@ -385,7 +384,7 @@ def flips(image: bytes, n: int, folder: Path, seed: int) -> Counter[str]:
 def base_run(folder: Path) -> Path:
     """Make an undamaged run file."""
     words = "-p 4 -r 2 -g 3 -d 2 --set held_out_episodes=3 -s 0 --set env.max_episode_steps=9 -o"
-    assert run_main([*words.split(), str(folder)]) == 0
+    assert launch("run", [*words.split(), str(folder)]) == 0
     return folder / "seed-0.h5"
 
 
@@ -559,7 +558,7 @@ def compare_runs(table: dict[str, Any], draw: random.Random, folder: Path) -> No
         ways.append(["--engine", "exact" if env["engine"] == "gymnasium" else "gymnasium"])
     for words in ways:
         with redirect_stdout(io.StringIO()) as said:
-            assert verify_main([str(whole.path), *words]) == 0, f"verify {words}: {said.getvalue()}"
+            assert launch("verify", [str(whole.path), *words]) == 0, f"verify {words}: {said.getvalue()}"
 
 
 def runs(n: int, draw: random.Random, folder: Path, failures: list[str]) -> Counter[str]:

@@ -63,4 +63,4 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(launch("scale", _body, None))
+    sys.exit(launch("scale", body=_body))

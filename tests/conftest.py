@@ -23,6 +23,7 @@ import hypothesis
 import psutil
 import pytest
 
+from evolve.cli.app import launch
 from evolve.cluster.supervision import STOPPING
 from evolve.errors import InputError
 from evolve.numerics import device
@@ -353,7 +354,7 @@ def call(tmp_path: Path, monkeypatch, capfd) -> Callable[..., Done]:
         capfd.readouterr()
         begin = time.monotonic()
         with as_a_process(**env):
-            code = importlib.import_module(f"evolve.cli.{name}").main(words)
+            code = launch(name, words)
         said = capfd.readouterr()
         return Done(code, said.out, said.err, time.monotonic() - begin)
 
@@ -435,7 +436,7 @@ def run_on(ranks: int, *words: object, where: Path) -> None:
 def make_runs(where: Path, *arguments: object, **env: str | None) -> None:
     """Run `evolve run` in this process, in the directory `where`: for shared fixtures."""
     with chdir(where), as_a_process(**env):
-        assert importlib.import_module("evolve.cli.run").main([str(a) for a in arguments]) == 0
+        assert launch("run", [str(a) for a in arguments]) == 0
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from tampering import edit_config
 
 import evolve
 from evolve import store
-from evolve.cli.run import main
+from evolve.cli.app import launch
 from evolve.errors import InputError
 from evolve.numerics.hashing import QUIET_NAN, fold, update
 from evolve.verification import Verdict
@@ -52,7 +52,7 @@ def run(tmp_path_factory):
 
 def test_training_gives_the_bits_of_the_command_line(run, here):
     flags = ["-e", "CartPole-v1", "-a", "elman", "-d", "4", "-p", "8", "-r", "2", "-g", "3", "-s", "1", "-o", "cli"]
-    assert main([*flags, "--set", "held_out_episodes=4", "--set", "env.max_episode_steps=200"]) == 0
+    assert launch("run", [*flags, "--set", "held_out_episodes=4", "--set", "env.max_episode_steps=200"]) == 0
     assert evolve.load("cli/seed-1.h5").digest == run.digest
     assert evolve.load("cli/seed-1.h5").held_out.returns.tolist() == run.held_out.returns.tolist()
 

@@ -9,6 +9,7 @@ import importlib
 import os
 import signal
 import sys
+from functools import cache
 from typing import Any, NoReturn
 
 from evolve import __version__
@@ -54,15 +55,12 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt during the imports ends the process
     (app,) = imported("evolve.cli.app")
-    # A process that only starts ranks, or serves rank 0, does not need the module of the command.
-    code = app.launch_light(command, sys.argv[1:] if argv is None else argv)
-    if code is None:
-        (module,) = imported(f"evolve.cli.{command}")
-        code = module.main(argv)
+    code = app.launch(command, argv)
     app.exit_in_time(code)
     sys.exit(code)
 
 
+@cache  # so that a second call does not exempt garbage from collection, too
 def imported(*modules: str) -> list[Any]:
     """Import modules and return them. Imported objects stay alive, so the garbage collector never scans them."""
     gc.disable()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from evolve import cluster, training
 from evolve.cli import imported
@@ -35,7 +35,8 @@ _LOG = logging.getLogger("evolve")
 _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 """Options with which a command plays no episode, and thus needs no workers."""
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
-"""The commands for which `--workers` starts ranks. The option `--workers` of `contest` is another one."""
+"""The commands for which `--workers` starts ranks. Their modules have the function `_work`, which returns the amount of
+work for their arguments. The option `--workers` of `contest` is another one."""
 _CLOSE_SECONDS = 5.0  # for each environment
 _ONE_REQUEST = 2.0  # seconds within which all signals to a rank that has a supervisor belong to one request
 _EXIT_SECONDS = 30.0  # an exiting process waits at most this long for the threads of environments
@@ -242,59 +243,37 @@ class App:
 
 Body = Callable[[App, list[str]], int]
 """The function of a command. It takes the app of rank 0 and the arguments, and returns the exit code."""
-WorkOf = Callable[[list[str]], Work]
-"""Returns the amount of work for the arguments of a command."""
 
 
-class Command(NamedTuple):
-    """A command with its arguments. Only commands with the option `--workers` have `work`."""
-
-    name: str
-    body: Body
-    argv: list[str]
-    work: WorkOf | None = None
-
-
-def launch(name: str, body: Body, argv: list[str] | None = None, work: WorkOf | None = None) -> int:
-    """Run a command on every rank, and return its exit code. Rank 0 runs `body`, and the other ranks serve rank 0.
+def launch(name: str, argv: list[str] | None = None, body: Body | None = None) -> int:
+    """Run a command on every rank, and return its exit code. Rank 0 runs the body, and the other ranks serve rank 0.
 
     Rank 0 prints an error as one plain message, and always dismisses the workers. Any other failure of a rank ends the
     job, so that no rank waits forever.
 
     Args:
         name: The name of the command.
-        body: The function that carries out the command on rank 0.
         argv: The arguments of the command, by default the arguments of this process.
-        work: Returns the amount of work for the arguments. Commands with the option `--workers` give it.
+        body: The function that carries out the command on rank 0, by default `_body` of the command's module.
     """
     argv = sys.argv[1:] if argv is None else argv
     _open_streams()
-    if work is not None:
-        code = _run_in_ranks(name, argv, work)
-        if code is not None:
-            return code
-    return _launch_here(Command(name, body, argv, work))
-
-
-def launch_light(name: str, argv: list[str]) -> int | None:
-    """Run a command without importing its module, if possible. Return the exit code; None if the module is needed.
-
-    The module imports most of the package, which takes most of the time of a start. A worker rank does not need the
-    module, and neither does the process that starts the ranks of `--workers N`.
-    """
-    _open_streams()
-    asks_for_workers = any(word.startswith("--workers") for word in argv)
-    # A rank that has the option --workers is refused by `_run_in_ranks`.
-    if cluster.launched().rank != 0 and not asks_for_workers:
+    code = _run_in_ranks(name, argv) if name in WITH_WORKERS else None
+    if code is not None:
+        return code
+    # The module of a command imports most of the package, which takes most of the time of a start. A worker rank does
+    # not need the module, and neither does the process that starts the ranks of `--workers N`.
+    if cluster.launched().rank != 0:
+        body = None
         imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
-        return _launch_here(Command(name, _no_body, argv))
-    if asks_for_workers and name in WITH_WORKERS:
-        return _run_in_ranks(name, argv, None)
-    return None
+    elif body is None:
+        body = _module_of(name)._body
+    return _launch_here(name, argv, body)
 
 
-def _no_body(_app: "App", _argv: list[str]) -> int:
-    raise AssertionError("a worker runs no command")
+def _module_of(name: str) -> Any:
+    """Return the module of a command."""
+    return imported(f"evolve.cli.{name}")[0]
 
 
 def _open_streams() -> None:
@@ -314,27 +293,22 @@ def _open_streams() -> None:
     sys.stderr = BestEffortStream(sys.stderr)
 
 
-def _run_in_ranks(command: str, argv: list[str], work: WorkOf | None) -> int | None:
+def _run_in_ranks(command: str, argv: list[str]) -> int | None:
     """Run a command in new ranks if `--workers` asks for them. Return the exit code; None if this process must run it.
 
     The function prints errors, such as a wrong number of workers or a missing mpirun.
-
-    work: Returns the amount of work, on which `--workers auto` and `--workers 1` depend. None as long as the module of
-        the command is not imported (`launch_light`). These two options then start no rank here, and the other arguments
-        are not checked before rank 0 reads them.
     """
     # Only --workers is read here. Rank 0 of the new ranks reads the other arguments.
     parser = Parser("evolve", "", add_help=False)
     parser.add_workers()
 
     def amount() -> Work:
-        known = Work() if work is None else work(rest)  # refuses wrong arguments before mpirun starts
-        # For 2 or more workers, rank 0 compares their number with the work, see `_remark`.
-        return known if found.workers in ("auto", 1) else Work()
+        # 2 or more workers start at once. Rank 0 then compares their number with the work, see `_remark`.
+        return _module_of(command)._work(rest) if found.workers in ("auto", 1) else Work()
 
     try:
         found, rest = parser.parse_known_args(argv)
-        if found.workers is None or _NO_WORK & set(argv) or (work is None and found.workers in ("auto", 1)):
+        if found.workers is None or _NO_WORK & set(argv):
             return None
         count = count_workers_to_start(found.workers, amount, "--workers", "a command")
         say(command, count.describe())
@@ -372,32 +346,32 @@ def say(command: str, text: str) -> None:
     print(f"evolve.{command}: {text}", file=sys.stderr, flush=True)
 
 
-def _launch_here(command: Command) -> int:
-    """Run a command on this rank, or serve it; return the exit code."""
+def _launch_here(name: str, argv: list[str], body: Body | None) -> int:
+    """Run the body of a command on rank 0, or serve rank 0 without a body; return the exit code."""
     stop = StopFlag()
     stop.install()  # before MPI starts: an interrupt during its start would leave the other ranks waiting
     try:
         transport = cluster.connect()
     except InputError as error:
-        return _refuse(command.name, error)
+        return _refuse(name, error)
     except RunError as error:  # rank 0 was lost, and MPI_Finalize might wait for it forever
-        print_error(command.name, error)
+        print_error(name, error)
         os._exit(error.exit_code)
     faulthandler.enable()  # after MPI: its own handler prints no Python stack
     try:
-        if transport.rank != 0:
+        if body is None:
             # With --json, the environments of a worker must print to stderr, too: all ranks share stdout.
             replica = training.StrategyReplica()
-            with stdout_for_json("--json" in command.argv):
+            with stdout_for_json("--json" in argv):
                 cluster.serve(transport, kept_rollouts(), lambda: stop.signal, replica, _close_environments)
             transport.leave(0)
             return 0
-        return _coordinate(command, App(transport, stop))
+        return _coordinate(name, argv, body, App(transport, stop))
     except BaseException as error:
         if not isinstance(error, EvolveError):
             traceback.print_exc()
         elif transport.rank == min(set(range(transport.size)) - transport.gone):
-            print_error(command.name, error)  # rank 0 has died, and this is the lowest rank left
+            print_error(name, error)  # rank 0 has died, and this is the lowest rank left
         else:
             transport.leave(1)  # a launcher may hang, or lose the exit code, if two ranks ask it to abort
         transport.abort(1)
@@ -412,18 +386,18 @@ def _refuse(name: str, error: EvolveError) -> int:
     return supervision.hand_over(error.exit_code)
 
 
-def _coordinate(command: Command, app: App) -> int:
+def _coordinate(name: str, argv: list[str], body: Body, app: App) -> int:
     """Run a command on rank 0, and dismiss the workers; return the exit code."""
     transport = app.transport
     supervision.say_begun()
     app.stop.interrupts = True
-    code = _guarded(command, app)
+    code = _guarded(name, argv, body, app)
     # A supervisor asks its ranks to stop by SIGUSR1. SIGTERM comes from a launcher that ends the job after a death.
     is_lost = bool(transport.silent) or app.stop.signal == signal.SIGTERM
     # Hand the code over before the ranks end: from then on, the supervisor kills a launcher that does not end in time.
     code = supervision.hand_over(code, start_again=is_lost and code == Stopped.exit_code)
     all_have_left = cluster.dismiss(transport)
-    with stdout_for_json("--json" in command.argv):  # an environment may print when it is closed
+    with stdout_for_json("--json" in argv):  # an environment may print when it is closed
         _close_environments()
     if not all_have_left or transport.abandoned:
         sys.stdout.flush()
@@ -432,25 +406,24 @@ def _coordinate(command: Command, app: App) -> int:
     return code
 
 
-def _remark(command: Command) -> None:
+def _remark(name: str, argv: list[str]) -> None:
     """Tell the user if the work is too little for the workers that `--workers` has started."""
     workers = supervision.supervised_workers()
-    if workers is not None and command.work is not None:
-        remark = count_workers(workers, command.work(command.argv)).remark
+    if workers is not None and name in WITH_WORKERS:
+        remark = count_workers(workers, _module_of(name)._work(argv)).remark
         # The process that started the ranks has printed the remark that does not depend on the work.
         if remark != count_workers(workers, Work()).remark:
-            say(command.name, remark)
+            say(name, remark)
 
 
-def _guarded(command: Command, app: App) -> int:
+def _guarded(name: str, argv: list[str], body: Body, app: App) -> int:
     """Run the body of a command, and print its error as one message; return the exit code."""
-    name = command.name
     try:
         cluster.check_arguments(app.transport)
         code = 0
         with suppress(Answered):  # the parser has printed the help
-            _remark(command)
-            code = command.body(app, command.argv)
+            _remark(name, argv)
+            code = body(app, argv)
         # The output is flushed here, so that the handlers below see its errors.
         sys.stdout.flush()
         return code

@@ -4,11 +4,10 @@ The script starts no process at Tab, because an import of NumPy and Gymnasium at
 """
 
 import argparse
-from functools import partial
 from typing import Any
 
 from evolve import cli, environments, networks, strategies
-from evolve.cli.app import App, launch
+from evolve.cli.app import App
 from evolve.cli.parser import Parser, parser_of
 from evolve.errors import import_extra
 
@@ -76,6 +75,3 @@ def _add_completions(action: argparse.Action, shtab: Any) -> None:
 def _body(_: App, argv: list[str]) -> int:
     print(script(_parser().parse_args(argv).shell))
     return 0
-
-
-main = partial(launch, "completion", _body)

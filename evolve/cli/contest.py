@@ -21,7 +21,7 @@ from evolve.analysis.contest import ContestSize, ranking, results, session
 from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import duration
-from evolve.cli.app import App, launch, say, shown
+from evolve.cli.app import App, say, shown
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_start
 from evolve.cluster.cores import check_not_too_many, number_of_cores
@@ -345,6 +345,3 @@ def _body(app: App, argv: list[str]) -> int:
     if code:
         _say(f"the file has {pluralize(len(rows), 'row')}: the job of the next row ended with exit code {code}.")
     return code
-
-
-main = partial(launch, "contest", _body)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ import numpy as np
 
 from evolve import display
 from evolve.analysis import progress
-from evolve.cli.app import App, launch
+from evolve.cli.app import App
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport
 from evolve.cluster.cores import number_of_cores
@@ -300,6 +299,3 @@ def _body(app: App, argv: list[str]) -> int:
     rows = [(each.part, each.state, sanitize(each.text, 2000)) for each in found]
     print(display.table(rows, progress.width(), left=(0, 1, 2)))
     return int(any(each.state == "broken" for each in found))
-
-
-main = partial(launch, "doctor", _body)

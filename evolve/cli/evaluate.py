@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 from contextlib import closing, nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from evolve import store, training
 from evolve.analysis import statistics
-from evolve.cli.app import App, launch, stdout_for_json
+from evolve.cli.app import App, stdout_for_json
 from evolve.cli.parser import Changes, Parser, changes_of, file_argument, which_of
 from evolve.cluster.cores import Work
 from evolve.errors import InputError, RunError, pluralize, sanitize
@@ -178,6 +177,3 @@ def _work(argv: list[str]) -> Work:
     found = _options(argv)
     threads = threads_for([found.file], changes_of(found).env, found.threads)
     return Work(episodes_at_once=found.episodes, threads=threads)
-
-
-main = partial(launch, "evaluate", _body, work=_work)

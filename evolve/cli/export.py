@@ -2,12 +2,11 @@
 
 import argparse
 import os
-from functools import partial
 from pathlib import Path
 
 from evolve import store
 from evolve.analysis import champion, exports, runs, tensorboard
-from evolve.cli.app import App, launch, shown
+from evolve.cli.app import App, shown
 from evolve.cli.parser import Parser, file_argument, which_of
 from evolve.errors import InputError
 from evolve.store.disk import check_writable
@@ -80,6 +79,3 @@ def _body(app: App, argv: list[str]) -> int:
         file._export(output)
     print(shown(output))
     return 0
-
-
-main = partial(launch, "export", _body)

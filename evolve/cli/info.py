@@ -3,7 +3,6 @@
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from evolve import environments, store, strategies
 from evolve.analysis import progress, statistics
 from evolve.analysis.champion import Elite, Member, champion_of, elites_of, members_of_front
 from evolve.analysis.run_groups import mask_unit
-from evolve.cli.app import App, launch
+from evolve.cli.app import App
 from evolve.cli.parser import Parser, file_argument
 from evolve.config import Config, annotated_toml, assignments
 from evolve.display import table
@@ -200,6 +199,3 @@ def _body(app: App, argv: list[str]) -> int:
             print()
         print(sanitize(str(file), 4000), text, sep="\n")
     return 0
-
-
-main = partial(launch, "info", _body)

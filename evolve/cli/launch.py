@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from evolve import store
-from evolve.cli.app import App, launch, say
+from evolve.cli.app import App, say
 from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cluster import check_start, started_by
@@ -351,6 +351,3 @@ def _body(app: App, argv: list[str]) -> int:
         job = Launch(argv, options, run_arguments, request, Path(folder))
         app.stop.check()  # a signal that came before the supervisor caught signals
         return job.run()
-
-
-main = partial(launch, "launch", _body)

@@ -10,7 +10,7 @@ from evolve import store, training
 from evolve.analysis import comparison, figures, run_groups
 from evolve.analysis.champion import champion_to_draw, mean_traces
 from evolve.analysis.progress import width
-from evolve.cli.app import App, StopFlag, launch, say, shown
+from evolve.cli.app import App, StopFlag, say, shown
 from evolve.cli.parser import Parser, file_argument, which_of
 from evolve.display import table
 from evolve.errors import InputError, RunError, sanitize
@@ -210,6 +210,3 @@ def _body(app: App, argv: list[str]) -> int:
         _draw_curves(arguments.files, arguments.output, arguments.over, arguments.load)
     print(shown(arguments.output))
     return 0
-
-
-main = partial(launch, "plot", _body)

@@ -7,14 +7,13 @@ import argparse
 import math
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from evolve import environments, store
 from evolve.analysis import video
-from evolve.cli.app import App, StopFlag, launch
+from evolve.cli.app import App, StopFlag
 from evolve.cli.parser import Parser, changes_of, file_argument
 from evolve.environments.rendering import has_display
 from evolve.errors import InputError, RunError, pluralize
@@ -191,6 +190,3 @@ def _body(app: App, argv: list[str]) -> int:
         more = f" (and {pluralize(len(differences) - 1, 'more episode')})" if len(differences) > 1 else ""
         raise RunError(f"{differences[0]}{more}")
     return 0
-
-
-main = partial(launch, "replay", _body)

@@ -14,7 +14,7 @@ from evolve.analysis import html, video
 from evolve.analysis.html.tables import RunSummary
 from evolve.analysis.progress import ReportProgress
 from evolve.analysis.run_groups import deduplicate_seeds, read_groups
-from evolve.cli.app import App, launch, say, shown
+from evolve.cli.app import App, say, shown
 from evolve.cli.parser import Parser, command_line, file_argument
 from evolve.cluster.cores import Work
 from evolve.errors import InputError, Stopped, is_installed, sanitize
@@ -154,6 +154,3 @@ def _work(argv: list[str]) -> Work:
     if arguments.quick:
         raise InputError("--quick", "no --workers with it, because it plays no episode", "both")
     return Work(threads=threads_for(run_files(arguments.files)))
-
-
-main = partial(launch, "report", _body, work=_work)

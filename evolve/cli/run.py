@@ -17,7 +17,7 @@ import numpy as np
 from evolve import environments, networks, store, strategies
 from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock, heading, why_early
-from evolve.cli.app import App, BestEffortStream, launch, print_error, say
+from evolve.cli.app import App, BestEffortStream, print_error, say
 from evolve.cli.parser import Parser, command_line, file_argument, how_to_resume, steps_after
 from evolve.cluster import Watchdog, supervision
 from evolve.cluster.cores import Work, count_workers
@@ -497,6 +497,3 @@ def _body(app: App, argv: list[str]) -> int:
 def _work(argv: list[str]) -> Work:
     """Return the amount of work, from which the launcher chooses the number of workers."""
     return plan.work_of(load(argv).configs)
-
-
-main = partial(launch, "run", _body, work=_work)

@@ -12,11 +12,10 @@ first difference and its cause, see `evolve.verification`.
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
-from evolve.cli.app import App, launch, say, stdout_for_json
+from evolve.cli.app import App, say, stdout_for_json
 from evolve.cli.parser import Parser, file_argument, spelled
 from evolve.cluster.cores import Work
 from evolve.errors import InputError, sanitize
@@ -159,6 +158,3 @@ def _work(argv: list[str]) -> Work:
             raise InputError("FILE", "one run file, or champion files, with --workers", f"{len(files)} files")
     changes = {} if arguments.engine is None else {"engine": arguments.engine}
     return Work(threads=threads_for(arguments.files, changes, arguments.threads))
-
-
-main = partial(launch, "verify", _body, work=_work)

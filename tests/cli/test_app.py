@@ -189,7 +189,7 @@ def launched(capfd):
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
 
     def run(body):
-        code = launch("walk", lambda app, argv: body(), [])
+        code = launch("walk", [], lambda app, argv: body())
         return code, *capfd.readouterr()
 
     yield run

@@ -26,6 +26,7 @@ from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import reported_champion
 from evolve.analysis.html.tables import Clip, RunSummary, champion_table, conclude, training_table
 from evolve.analysis.run_groups import read_groups
+from evolve.cli.app import launch
 from evolve.cli.report import path_for
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
@@ -101,9 +102,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(runs):
     """The page of all of them."""
-    from evolve.cli.report import main
-
-    assert main([*map(str, sorted(runs.glob("*/*.h5"))), "-o", str(runs / "all.html")]) == 0
+    assert launch("report", [*map(str, sorted(runs.glob("*/*.h5"))), "-o", str(runs / "all.html")]) == 0
     return runs / "all.html"
 
 

@@ -72,13 +72,13 @@ def test_a_process_imports_only_what_its_part_in_a_run_needs(words, rank, needed
 
 STARTED = """
 import sys
-from evolve.cli import run
+from evolve.cli import app, run
 def stop(*_):
     print(*sys.modules)
     sys.stdout.flush()
     raise run.Stopped("here")
 run.iterate = stop
-sys.exit(run.main(sys.argv[1:]))
+sys.exit(app.launch("run"))
 """
 
 

@@ -72,7 +72,7 @@ def test_the_other_commands_have_workers_too(call, command, monkeypatch):
         assert call(name, "out", "--workers", 2).code == 5  # the code of its ranks
         assert started.pop()[-3:] == ["-m", f"evolve.{name}", "out"]
         call(name, "nowhere.h5", "--workers", "many").refused("--workers: ", "many")
-        call(name, "--workers", "2").refused()  # before any rank is started
+        call(name, "--workers", "auto").refused()  # before any rank is started
 
 
 def test_an_error_of_the_ranks_is_one_line_and_exit_code_2(command):

@@ -5,10 +5,10 @@ import sys
 
 from emulation import EmulatedDevice
 
-from evolve.cli.run import main
+from evolve.cli.app import launch
 from evolve.numerics.device import use
 
 use(EmulatedDevice(capacity=int(os.environ.get("EMULATED_CAPACITY", "1_000_000_000"))))
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch("run"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import h5py
 
-from evolve.cli.run import main
+from evolve.cli.app import launch
 
 CLASSICAL = ["Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"]
 LIFELONG = ["Bandit-v0", "Cues-v0", "Reversal-v0", "TMaze-v0"]
@@ -88,7 +88,7 @@ def all_digests(backend, names=(), engine="exact"):
     found = {}
     for name in names or sets(backend):
         with tempfile.TemporaryDirectory() as directory:
-            assert main([*words(name, engine=engine), "--backend", backend, "-o", directory]) == 0
+            assert launch("run", [*words(name, engine=engine), "--backend", backend, "-o", directory]) == 0
             found |= digests(directory, name)
     return found
 

@@ -4,7 +4,7 @@ import itertools
 import os
 import sys
 
-from evolve.cli.run import main
+from evolve.cli.app import launch
 from evolve.cluster import coordinator
 
 
@@ -17,4 +17,4 @@ if "TOY_CHUNK_SIZES" in os.environ:
     coordinator.suitable_sizes = fixed
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch("run"))

@@ -16,9 +16,9 @@ if rank == int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK",
     if how == "introduced":
         start.introduce = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 
-from evolve.cli.run import main  # noqa: E402
+from evolve.cli.app import launch  # noqa: E402
 
 RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0", "-p", "4", "-r", "1", "-g", "1", "-d", "2", "-o", "out",
        "--set", "held_out_episodes=0")  # fmt: skip
 if __name__ == "__main__":
-    sys.exit(main(list(RUN)))
+    sys.exit(launch("run", list(RUN)))

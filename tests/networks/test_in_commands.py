@@ -6,7 +6,7 @@ import pytest
 from old_digest import old_digests
 
 from evolve import networks, store
-from evolve.cli import plot, run, verify
+from evolve.cli.app import launch
 
 TINY = [
     "-e", "CartPole-v1", "-p", "5", "-r", "2", "-g", "2", "-d", "3", "-o", "out",
@@ -24,15 +24,15 @@ def test_a_run_can_be_verified_resumed_and_drawn(call, tmp_path, golden, name):
     done = call("run", *words)
     assert (done.code, done.err) == (0, "")
     path = store.path_of(tmp_path / "out", 0)
-    assert verify.main([str(path)]) == 0
-    assert run.main([*words, "-g", "4", "--resume"]) == 0
+    assert launch("verify", [str(path)]) == 0
+    assert launch("run", [*words, "-g", "4", "--resume"]) == 0
     kept = ("--set", 'output.genomes="all"')
-    assert run.main([*words, "-g", "4", "-o", "whole", "--backend", "numpy", *kept]) == 0
+    assert launch("run", [*words, "-g", "4", "-o", "whole", "--backend", "numpy", *kept]) == 0
     other = store.path_of(tmp_path / "whole", 0)
     resumed, whole = store.read(path).records, store.read(other).records
     assert [record.digest for record in resumed] == [record.digest for record in whole]
     assert old_digests(other)[-1] == golden["network_digests"][name]
-    assert plot.main([str(path), "--network", "-o", "network.svg"]) == 0
+    assert launch("plot", [str(path), "--network", "-o", "network.svg"]) == 0
     drawn = (tmp_path / "network.svg").read_text()
     left, _ = re.search(r"held-out champion: (\d+) of (\d+) acting connections", drawn).groups()
     curves = drawn.split('<g id="connections">')[1].split("</g>")[0]

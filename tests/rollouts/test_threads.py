@@ -405,7 +405,7 @@ def test_an_interrupt_stops_threads_between_generations(start, tmp_path):
 
 HANGING = """
 import sys, threading
-from evolve.cli.run import main
+from evolve.cli.app import launch
 from evolve.cluster import watchdog
 from evolve.rollouts.exact_rollout import ExactRollout
 watchdog.patience = lambda limit: 0.5
@@ -417,8 +417,8 @@ def hang(part):
     began.set()
     threading.Event().wait()
 ExactRollout.play_on = hang
-main(["-e", "CartPole-v1", "--engine", "exact", "--threads", "2", "-p", "64", "-g", "1", "-o", sys.argv[1],
-      "--set", "env.max_episode_seconds=1"])
+launch("run", ["-e", "CartPole-v1", "--engine", "exact", "--threads", "2", "-p", "64", "-g", "1", "-o", sys.argv[1],
+               "--set", "env.max_episode_seconds=1"])
 """
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evolve import store
-from evolve.cli.run import main
+from evolve.cli.app import launch
 from evolve.config import Config, EnvOptions, parse
 from evolve.environments import fixed
 from evolve.training import load_config
@@ -146,7 +146,7 @@ def test_a_configuration_reads_back_the_same(tmp_path):
         '[env]\nid = "Pendulum-v1"\n[env.randomize]\ng = { integers = [5, 9] }\n'
         'm = { choice = ["a", 1.5, true] }\n[evaluation_randomize]\n'
     )
-    assert main([str(tmp_path / "it.toml"), "--settings"]) == 0
+    assert launch("run", [str(tmp_path / "it.toml"), "--settings"]) == 0
     table = {"env": {"randomize": {"g": {"integers": [5, 9]}}}, "evaluation_randomize": {}}
     config = parse(Config, table)
     assert load_config(config.to_toml()) == config

@@ -11,12 +11,11 @@ import json
 import statistics
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evolve.analysis.progress import width
-from evolve.cli.app import App, StopFlag, launch, stdout_for_json
+from evolve.cli.app import App, StopFlag, stdout_for_json
 from evolve.cli.bench import measurements
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_start
@@ -245,6 +244,3 @@ def _body(app: App, argv: list[str]) -> int:
     if arguments["json"]:
         print(json.dumps(figures))
     return 0
-
-
-main = partial(launch, "bench", _body)

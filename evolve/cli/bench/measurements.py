@@ -63,8 +63,8 @@ def tick(self):
     os._exit(0)
 for kind in get_args(AnyRollout):
     kind.tick = tick
-from evolve.cli.run import main
-sys.exit(main())
+from evolve.cli.app import launch
+sys.exit(launch("run"))
 """
 _EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
 """The least number of episodes that each engine plays, if the generation has enough. Faster engines need more."""
