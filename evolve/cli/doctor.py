@@ -10,10 +10,8 @@ import platform
 import re
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,7 @@ from evolve.cluster import Transport
 from evolve.cluster.cores import number_of_cores
 from evolve.cluster.hosts import MPI_PROBE, Launcher, mpirun_environment, python_words
 from evolve.cluster.supervision import SESSION_FOLDER, kill_launcher
-from evolve.errors import SOURCE, InputError, how_to_build, install_command, is_installed, on_error, sanitize
+from evolve.errors import SOURCE, InputError, how_to_build, install_command, is_installed, sanitize
 from evolve.numerics import cupy_device, native, portable
 from evolve.training.manifest import kernel_variant, machine_manifest, short_revision
 
@@ -87,11 +85,11 @@ class Finding:
 
 
 def run_probe(
-    words: Sequence[str], environment: Mapping[str, str], stopping: threading.Event, seconds: float = SECONDS
+    words: Sequence[str], environment: Mapping[str, str], check: Callable[[], object], seconds: float = SECONDS
 ) -> tuple[Any, str]:
     """Run a process to its end. Return the JSON value that it printed after `_MARK`, or None and the reason.
 
-    The process is killed after a number of seconds, or when `stopping` is set.
+    The process is killed after a number of seconds, or when `check`, which is called often, raises an error.
     """
     # The process has to import this copy of the package.
     path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
@@ -114,8 +112,9 @@ def run_probe(
         ):
             try:
                 while answer is None:
-                    if time.monotonic() > deadline or stopping.is_set():
-                        return None, "stopped" if stopping.is_set() else f"no answer within {seconds:g} s"
+                    check()
+                    if time.monotonic() > deadline:
+                        return None, f"no answer within {seconds:g} s"
                     # After a timeout, `communicate` may be called again, and loses no output.
                     with suppress(subprocess.TimeoutExpired):
                         answer = process.communicate(timeout=_CHECK_EVERY)
@@ -141,22 +140,14 @@ def examine(transport: Transport, check: Callable[[], object] = lambda: None) ->
 
     The probes start a process that opens a GPU. Unless this process is a rank already, they also start two ranks.
 
-    check: Called often while the probes run. If it raises an error, the probes end, too.
+    check: Called often while the probes run. If it raises an error, the examination ends.
     """
-    stopping = threading.Event()
     software = machine_manifest(transport)
     revision = f" ({short_revision(software['revision'])})" if software["revision"] else ""
     about = f"Python {platform.python_version()}", f"{platform.system()} {platform.machine()}", software["libc"].strip()
-    # The end of the `with` block waits for both threads. If `check` raises an error, `stopping` ends their processes.
-    with ThreadPoolExecutor() as pool, on_error(stopping.set):
-        mpi, gpu = pool.submit(_mpi, transport, stopping), pool.submit(_gpu, stopping)
-        evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {', '.join(filter(None, about))}")
-        # The quick checks, while both probes run.
-        quick = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
-        while not (mpi.done() and gpu.done()):
-            check()
-            time.sleep(_CHECK_EVERY)
-        return [*quick, mpi.result(), *gpu.result(), *_extras()]
+    evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {', '.join(filter(None, about))}")
+    quick = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
+    return [*quick, _mpi(transport, check), *_gpu(check), *_extras()]
 
 
 def _kernels() -> Finding:
@@ -191,7 +182,7 @@ def _engines(versions: Mapping[str, str]) -> Finding:
     return Finding("engines", "works", ", ".join(found))
 
 
-def _mpi(transport: Transport, stopping: threading.Event) -> Finding:
+def _mpi(transport: Transport, check: Callable[[], object]) -> Finding:
     """Return the state of MPI: it works if two ranks of the launcher find each other by mpi4py."""
     if transport.size > 1:
         return Finding("MPI", "works", f"this is rank 0 of {transport.size}, by {transport.library}")
@@ -203,7 +194,7 @@ def _mpi(transport: Transport, stopping: threading.Event) -> Finding:
         state: State = "missing" if error.got == "none" else "broken"  # "none": there is no mpirun
         return Finding("MPI", state, f"mpi4py; expected {error.expected}, got {error.got}. {install_command('mpi')}")
     words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", *python_words(), "-c", MPI_PROBE, _MARK]
-    found, why = run_probe(words, mpirun_environment(), stopping)
+    found, why = run_probe(words, mpirun_environment(), check)
     started = f"mpirun of {launcher.version} ({launcher.path})"
     if found is None:
         return Finding("MPI", "broken", f"{started} starts no ranks with mpi4py: {why}")
@@ -216,11 +207,11 @@ def _mpi(transport: Transport, stopping: threading.Event) -> Finding:
     return Finding("MPI", "works", f"{started}; two ranks met by mpi4py {mpi4py} with {library}")
 
 
-def _gpu(stopping: threading.Event) -> list[Finding]:
+def _gpu(check: Callable[[], object]) -> list[Finding]:
     """Return the states of the GPU and of its compiler, NVRTC; of the GPU alone if the probe crashes or hangs."""
     driver = driver_version()
     extra = "gpu" if driver is None or driver >= _CUDA13 else "gpu-cuda12"
-    found, why = run_probe([*python_words(), "-c", _GPU_PROBE], os.environ, stopping)
+    found, why = run_probe([*python_words(), "-c", _GPU_PROBE], os.environ, check)
     # The probe has crashed or hung, for example in a driver.
     if found is None:
         return [Finding("GPU", "broken", why)]

@@ -10,7 +10,6 @@ import time
 import tomllib
 from contextlib import suppress
 from pathlib import Path
-from threading import Event
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -21,7 +20,7 @@ from conftest import OPENMPI, ROOT
 from evolve.cli import doctor as installation
 from evolve.cli.doctor import EXTRAS, examine, run_probe
 from evolve.cluster import Transport, hosts
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError, RunError, Stopped
 from evolve.numerics import cupy_device, native
 
 GPU = {"NVRTC": "13.5", "name": "a GPU", "architecture": "sm_90", "free_bytes": 8e10, "driver": 13020, "runtime": 13000}
@@ -34,7 +33,7 @@ def examined(monkeypatch, tmp_path):
     monkeypatch.setattr(installation, "DRIVER", tmp_path / "driver")
 
     def findings(ranks=(2, "Open MPI v5.0.11, and more", "4.1.2"), gpu=NO_CUPY, transport=None):
-        def ask(words, _environment, _stopping):
+        def ask(words, _environment, _check):
             found = ranks if "-n" in words else gpu
             return (None, found) if isinstance(found, str) else (found, "")
 
@@ -79,22 +78,19 @@ def test_a_cupy_that_cannot_be_imported_is_broken(call, tmp_path, monkeypatch, m
 @pytest.mark.cold
 def test_a_process_that_hangs_is_ended():
     begin = time.monotonic()
-    assert run_probe([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, Event(), 0.5) == (
-        None,
-        "no answer within 0.5 s",
-    )
-    stopping = Event()
-    stopping.set()
-    assert run_probe([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, stopping) == (None, "stopped")
+    hangs = [sys.executable, "-c", "import time; time.sleep(600)"]
+    assert run_probe(hangs, os.environ, Mock(), 0.5) == (None, "no answer within 0.5 s")
+    with pytest.raises(Stopped):
+        run_probe(hangs, os.environ, Mock(side_effect=Stopped))
     assert time.monotonic() - begin < 300
-    found, why = run_probe(["/nowhere/mpirun"], os.environ, Event())
+    found, why = run_probe(["/nowhere/mpirun"], os.environ, Mock())
     assert found is None
     assert "/nowhere/mpirun" in why
 
 
 def test_a_full_disk_is_a_reason(monkeypatch):
     monkeypatch.setattr(tempfile, "mkdtemp", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-    assert run_probe(["true"], os.environ, Event()) == (None, "[Errno 28] No space left on device")
+    assert run_probe(["true"], os.environ, Mock()) == (None, "[Errno 28] No space left on device")
 
 
 def test_an_interrupt_ends_the_processes(call, monkeypatch):
@@ -122,7 +118,7 @@ time.sleep(600)
 def test_the_ranks_of_a_launcher_that_hangs_are_ended(tmp_path):
     file = tmp_path / "rank"
     words = [sys.executable, "-IS", "-c", LAUNCHER, str(file)]
-    assert run_probe(words, os.environ, Event(), 2.0) == (None, "no answer within 2 s")
+    assert run_probe(words, os.environ, Mock(), 2.0) == (None, "no answer within 2 s")
     deadline = time.monotonic() + 60
     with suppress(psutil.NoSuchProcess):
         rank = psutil.Process(int(file.read_text()))
