@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -195,7 +195,7 @@ def train(
     check_not_importing()
     functions = _checked_callbacks(callbacks)
     options = RunOptions(resume, overwrite, progress, sees_each=bool(functions) or tensorboard is not None)
-    make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume)
+    make_plan = cache(partial(plan_from_arguments, experiment, seed, output, settings, resume))  # made once
 
     def see(plan: PlannedRun, generations: Iterator[Generation]) -> None:
         """Pass each generation to TensorBoard and to the callbacks, until a callback returns False."""
@@ -208,19 +208,19 @@ def train(
                     break
 
     # With `workers`, this process makes the plan. Otherwise only rank 0 makes the plan, in `work`.
-    given = None if workers is None else make_plan()
-    size = 1 if given is None else number_of_workers(workers, given, options)
-    if given is not None and size > 1:
-        file = given.path.absolute()  # a callback may change the current directory
-        with closing(evolve_elsewhere(given, options, size)) as generations:
-            see(given, generations)
+    size = 1 if workers is None else number_of_workers(workers, make_plan(), options)
+    if size > 1:
+        plan = make_plan()
+        file = plan.path.absolute()  # a callback may change the current directory
+        with closing(evolve_elsewhere(plan, options, size)) as generations:
+            see(plan, generations)
         # The run keeps the path as the caller gave it, which may be relative.
-        return Run(replace(store.read(file), path=given.path))
+        return Run(replace(store.read(file), path=plan.path))
     # No ranks were started. The script's own ranks play: this process, or the ranks that a launcher started.
     ranks = script_ranks()
 
     def work(coordinator: Coordinator) -> bytes:
-        plan = given or make_plan()
+        plan = make_plan()
         file = plan.path.absolute()
         generations = evolve_here(ranks, coordinator, plan, options, options.reporter)
         with LocksReleased(file), closing(generations):
@@ -334,16 +334,15 @@ def iterate(
     """
     check_not_importing()
     options = RunOptions(resume, overwrite, progress, sees_each=True)
-    make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume)
-    given = None if workers is None else make_plan()
-    size = 1 if given is None else number_of_workers(workers, given, options)
-    if given is not None and size > 1:
-        with closing(evolve_elsewhere(given, options, size)) as generations:
+    make_plan = cache(partial(plan_from_arguments, experiment, seed, output, settings, resume))  # made once
+    size = 1 if workers is None else number_of_workers(workers, make_plan(), options)
+    if size > 1:
+        with closing(evolve_elsewhere(make_plan(), options, size)) as generations:
             yield from generations
         return
     with closing(script_ranks()) as ranks:
         if ranks.leads:
-            yield from _lead(ranks, lambda: given or make_plan(), options)
+            yield from _lead(ranks, make_plan, options)
         else:
             # An empty answer ends the loop, see `_lead`.
             while answer := ranks.follow():
