@@ -170,9 +170,10 @@ def _parser() -> Parser:
     files = "run files, complete or not, directories of run files, or champion files"
     parser.add_argument("files", nargs="+", type=file_argument, metavar="FILE", help=files)
     settings = "print the experiment of one file with all its settings, as a TOML file that evolve run accepts"
-    parser.add_argument("--settings", action="store_true", help=settings)
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--settings", action="store_true", help=settings)
     genomes = "list the genomes of the front (nsga2) or the archive (map-elites) of each run"
-    parser.add_argument("--genomes", action="store_true", help=genomes)
+    kinds.add_argument("--genomes", action="store_true", help=genomes)
     return parser
 
 
@@ -180,8 +181,6 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_with_files(argv)
     app.stop.ends_at_once = "info"  # the first signal ends the command, because it plays no episode
     files = store.run_files(options.files)
-    if options.settings and options.genomes:
-        raise InputError("--settings", "no --genomes with it", "both")
     if options.settings and len(files) > 1:
         raise InputError("FILE", "one file with --settings", f"{len(files)} of them")
     for count, file in enumerate(files):

@@ -44,10 +44,9 @@ def _parser() -> Parser:
     add("--candidate", type=int, metavar="P", help=candidate)
     parser.add_front_and_archive()
     add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
-    final = parser.add_mutually_exclusive_group()
     for purpose in (Purpose.HELD_OUT, Purpose.VALIDATION):
         words = f"a {purpose.title} episode of the final champion"
-        final.add_argument(f"--{purpose.title}", dest="purpose", action="store_const", const=purpose, help=words)
+        which.add_argument(f"--{purpose.title}", dest="purpose", action="store_const", const=purpose, help=words)
     seen = parser.add_mutually_exclusive_group()
     seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(video.FORMATS)}")
     seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
@@ -62,10 +61,8 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
 
     Raises InputError for options that cannot be fulfilled.
     """
-    if options.generations is not None and (options.purpose is not None or options.candidate is not None):
-        raise InputError("--generations", "no --candidate, --held-out or --validation with it", options.generations)
-    if options.purpose is not None and (options.generation is not None or options.candidate is not None):
-        raise InputError(f"--{options.purpose.title}", "no --generation and no --candidate with it", "one of them")
+    if options.candidate is not None and (options.generations is not None or options.purpose is not None):
+        raise InputError("--candidate", "no --generations, --held-out or --validation with it", "one of them")
     for name in ("connections", "member", "cell"):
         others = options.generation, options.generations, options.candidate
         if getattr(options, name) is not None and any(other is not None for other in others):

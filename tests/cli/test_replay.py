@@ -276,10 +276,8 @@ def test_a_window_needs_a_display(call, command, record):
         (("--generations", "0,-1"), "got 0,-1"),
         (("--generations", "0,1", "--episode", "1"), "episode (--episode): expected 0, got 1"),
         (("--generations", "0,1", "--generation", "1"), "--generation: expected no --generations with it"),
-        (
-            ("--generations", "0,1", "--held-out"),
-            "--generations: expected no --candidate, --held-out or --validation with it",
-        ),
+        (("--generations", "0,1", "--held-out"), "--held-out: expected no --generations with it"),
+        (("--candidate", "1", "--held-out"), "--candidate: expected no --generations, --held-out or --validation with"),
     ],
 )
 def test_wrong_input(call, record, arguments, message):
