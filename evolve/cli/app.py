@@ -108,8 +108,8 @@ class StopFlag:
         self._first_at = 0.0
         self._caught: tuple[int, ...] = ()
         self._taken_back: set[int] = set()  # the signals of which a warning was given
-        self.stop_message = ""
-        """The message to print at once on a signal other than SIGUSR1. The launcher drops later output."""
+        self.stop_message: Callable[[], str] | None = None
+        """Returns the message to print at once on a signal other than SIGUSR1. The launcher drops later output."""
         self._deadline = float("inf")
         self.plays = False
         """Whether this process plays episodes, so that an environment may replace the handlers of signals."""
@@ -202,8 +202,8 @@ class StopFlag:
             os._exit(Stopped.exit_code)
         if self.interrupts:
             interrupt_soon()
-        if self.stop_message and number != signal.SIGUSR1:
-            write_past_mpirun(f"{self.stop_message}\n")
+        if self.stop_message is not None and number != signal.SIGUSR1:
+            write_past_mpirun(f"{self.stop_message()}\n")
 
     def _is_repeated(self) -> bool:
         """Return whether another signal would belong to the request of the first one."""

@@ -393,20 +393,15 @@ def _evolve(
         with closing(opened) as file:
             print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
-            # Until a generation replaces the old file, --resume would continue the old run.
-            unchanged = f"evolve.run: stopped; {resume.generations_on_disk(file)}"
-            kept = f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
-            app.stop.stop_message = unchanged if file.replaces else kept
             steps = math.inf if limit is None else limit - file.steps
             reporter = ProgressReporter(
                 run.seed, file.num_generations, generations, steps=steps, clock=clock, validations=file.validations
             )
             live_log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
             try:
-                with _explained(file, command), reporter, live_log as log:
+                with _explained(app, file, command), reporter, live_log as log:
                     coordinator.progress = reporter.update
                     for record in iterate(run.experiment, coordinator, file):
-                        app.stop.stop_message = kept
                         reporter(record)
                         log(file.num_generations - 1, record)
                         if after_generation is not None:
@@ -416,13 +411,11 @@ def _evolve(
                     raise
                 print_error("run", error)
                 failed.append(run.path)
-                app.stop.stop_message = ""
                 continue
             print(_summary(file, run.experiment.config), flush=True)
             # A failed episode has the return NaN. If each candidate has one, no fitness is a number.
             if math.isnan(file.best[0]):
                 _say(_failure_warning(file))
-            app.stop.stop_message = ""
     return failed
 
 
@@ -439,15 +432,26 @@ def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
 
 
 @contextmanager
-def _explained(file: store.RunFile, command: str) -> Iterator[None]:
-    """Add the number of complete generations and the cure to an error of a run. command: The line that resumes it."""
+def _explained(app: App, file: store.RunFile, command: str) -> Iterator[None]:
+    """Say after a signal and after an error of a run which generations are kept, and the cure.
+
+    command: The line that resumes the run.
+    """
+
+    def stop_message() -> str:
+        # Until a generation replaces the old file, --resume would continue the old run.
+        unchanged = file.replaces and not file.num_generations
+        kept = f"{file.path} keeps its complete generations; continue with: {command}"
+        return f"evolve.run: stopped; {resume.generations_on_disk(file) if unchanged else kept}"
+
+    app.stop.stop_message = stop_message
     try:
         yield
     except Stopped as why:
-        # Until the old file is replaced, --resume would continue the old run. `why` may be HostLost, a kind of Stopped.
         moved = not file.path.exists()
         how = "name its new place after --resume" if moved else f"continue with --resume: {command}"
         cure = "" if file.replaces else f"; {how}"
+        # `why` may be HostLost, a kind of Stopped.
         raise type(why)(f"{why}: {resume.generations_on_disk(file)}{cure}") from None
     except EpisodeError as error:
         cures = resume.after_failure(file, error)
@@ -456,6 +460,8 @@ def _explained(file: store.RunFile, command: str) -> Iterator[None]:
         raise RunError(error, f"\n{resume.generations_on_disk(file)}.") from None
     except InputError as error:  # code of the user failed: a strategy, or a fitness
         raise InputError.plainly(error.argument, error, f" {resume.generations_on_disk(file)}.") from None
+    finally:
+        app.stop.stop_message = None
 
 
 def _summary(file: store.RunFile, config: Config) -> str:
