@@ -195,22 +195,18 @@ def error_to_json(error: BaseException) -> bytes:
     """Return an error as JSON, from which `error_from_json` restores it in another process."""
     # A subclass such as UnknownKeyError is sent as its nearest base in `_KINDS`. A foreign class may have an equal
     # name, so the classes themselves are compared.
-    kinds = [base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base]
-    kind, attributes = "", {}
-    if kinds:  # an error of this package; the attributes of a foreign exception may be anything
-        kind = kinds[0]
-        attributes = {name: getattr(error, name) for name in _ATTRIBUTES if hasattr(error, name)}
+    kind = next((base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base), "")
+    # The attributes of a foreign exception may be anything.
+    attributes = {name: getattr(error, name) for name in _ATTRIBUTES if kind and hasattr(error, name)}
     return json.dumps({"kind": kind, "text": _text_of(error), "attributes": attributes}, default=str).encode()
 
 
 def error_from_json(content: bytes) -> EvolveError:
     """Restore an error from the JSON of `error_to_json`. An error of another package becomes a RunError."""
     fields = json.loads(content)
-    kind = _KINDS.get(fields["kind"], RunError)
-    error = _restored(kind, fields["text"])
-    if kind.__name__ == fields["kind"]:
-        for name, value in fields["attributes"].items():
-            setattr(error, name, tuple(value) if isinstance(value, list) else value)
+    error = _restored(_KINDS.get(fields["kind"], RunError), fields["text"])
+    for name, value in fields["attributes"].items():
+        setattr(error, name, tuple(value) if isinstance(value, list) else value)
     if isinstance(error, InputError):
         error.cure = ()  # JSON has the cure only as a part of the text, because a cure may contain settings
     return error
