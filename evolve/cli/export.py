@@ -27,8 +27,6 @@ def _parser() -> Parser:
         "evolve export runs/Acrobot-v1-mlp/seed-0.h5 --connections 20 -o small.c",
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --format tensorboard -o logs/pole",
     )
-    # Options of earlier versions: the error names the current spelling.
-    parser.renamed = {f"--{name}": f"--format {name}" for name in ("c", "csv", "tensorboard")}
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, its directory, or a champion file")
     formats = "champion (the default); c, json, onnx, torch: its network; csv, tensorboard: its columns by generation"

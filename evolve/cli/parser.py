@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -96,9 +96,6 @@ class Parser(argparse.ArgumentParser):
         add_help: Whether it has --help and --version.
     """
 
-    renamed: Mapping[str, str] = {}
-    """The present spelling of each option of an earlier version, for errors."""
-
     def __init__(self, name: str, description: str, *examples: str, add_help: bool = True) -> None:
         super().__init__(
             prog=name.replace(".", " "),
@@ -133,8 +130,6 @@ class Parser(argparse.ArgumentParser):
         known = [option for action in self._actions for option in action.option_strings]
         if unknown is None:
             cure = f"See {self.prog} --help."
-        elif now := self.renamed.get(unknown[1]):
-            cure = f"It is now {now}."
         elif unknown[1] in known:
             cure = "Options stand before --, after which all words are files."
         else:

@@ -193,9 +193,3 @@ def test_a_champion_file_is_not_replaced_by_itself(champion, call):
     before = file.read_bytes()
     call("export", file).refused("expected another file than FILE")
     assert file.read_bytes() == before
-
-
-@pytest.mark.parametrize("words", [("--csv",), ("--csv=a.csv",), ("--c", "a.c"), ("--tensorboard", "logs")])
-def test_options_of_earlier_versions_name_their_replacement(call, words):
-    now = words[0].partition("=")[0].replace("--", "--format ")
-    call("export", "seed-1.h5", *words).refused(f"It is now {now}.")
