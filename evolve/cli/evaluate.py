@@ -41,7 +41,6 @@ def _parser() -> Parser:
     add("file", type=file_argument, metavar="FILE", help=what)
     add("--episodes", type=int, default=100, metavar="N", help="the number of episodes (100)")
     add("-e", "--env", metavar="ID", help="play in another environment")
-    add("--engine", metavar="NAME", help="use another environment engine")
     parser.add_changes()
     parser.add_which()
     add("--json", action="store_true", help="print the result as JSON, returns included")

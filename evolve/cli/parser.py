@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evolve.training.stored import GenomeChoice
 
 _KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
-"""The setting of an option, by the option's `dest` in argparse, where the two names differ."""
+"""The setting of an option, by the option's `dest` in argparse, if the two names differ."""
 _WHOLE_SETTINGS = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
@@ -155,7 +155,8 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--threads", dest=name, type=number_or_auto, metavar="N", help=words)
 
     def add_changes(self) -> None:
-        """Add the option --set of commands that let a champion play under changes; see `changes_of`."""
+        """Add the options --engine and --set, under which a champion plays; see `changes_of`."""
+        self.add_argument("--engine", metavar="NAME", help="use another environment engine")
         what = "change a setting of the environment (env.key) or of the network (network.key)"
         self.add_argument("--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help=what)
 

@@ -5,7 +5,7 @@ The episodes can be filmed, or watched in a window. The film and the window do n
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -50,7 +50,6 @@ def _parser() -> Parser:
     seen = parser.add_mutually_exclusive_group()
     seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(video.FORMATS)}")
     seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
-    add("--engine", metavar="NAME", help="use another environment engine")
     parser.add_changes()
     add("--seconds", type=float, metavar="S", help="with --video: film only the first S seconds of each episode")
     return parser
@@ -140,43 +139,39 @@ def _compare(
 
 
 def _play_all(
-    run: store.Stored, experiment: Experiment, episodes: list[Episode], options: argparse.Namespace
+    run: store.Stored, experiment: Experiment, episodes: list[Episode], mode: environments.Mode | None, stop: StopFlag
 ) -> Iterator[EpisodeResults]:
-    """Play episodes one after another, and show them as asked; yield their results."""
-    check = interruptible(options.stop) if options.mode is not None else None
-    if options.video is not None:
-        subjects = [video.Subject(run, experiment, chosen, chosen.title, options.film_title) for chosen in episodes]
-        yield from video.film_episodes(subjects, options.video, cut_after=options.seconds or math.inf, check=check)
-        return
-    with closing(make_engine(experiment, episodes[0], options.mode)) as engine:
+    """Play episodes one after another, and yield their results."""
+    with closing(make_engine(experiment, episodes[0], mode)) as engine:
         for chosen in episodes:
-            options.stop.check(f" before {chosen.title}")
-            yield play(run, experiment, chosen, engine, check)
+            stop.check(f" before {chosen.title}")
+            yield play(run, experiment, chosen, engine, interruptible(stop) if mode is not None else None)
 
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
-    options.mode, options.stop = _check(options), app.stop
+    mode = _check(options)
     app.stop.plays = True  # restores handlers of signals that an environment of this process replaces
     run = store.read_any(store.one_run_file(options.file))
     changes = changes_of(options).without(config_of(run).env)
     experiment = reload(run, changes.env, changes.network)
     episodes = _episodes(options, run, experiment)
     # If EnvPool cannot draw an environment, Gymnasium plays another episode, which is not compared with the log.
-    shown, why_not = (experiment, "") if options.mode is None else video.drawable(experiment, options.mode)
-    # The genome, the engine and the changes, for the titles of a film.
-    options.film_title = f", {episodes[0].which.title}" if episodes[0].which.title else ""
-    if why_not:
-        options.film_title += ", in Gymnasium"
-    elif options.engine:
-        options.film_title += f", {options.engine} engine"
-    if changes.settings:
-        options.film_title += f", {changes.settings}"
+    shown, why_not = (experiment, "") if mode is None else video.drawable(experiment, mode)
+    played: Iterable[EpisodeResults]
+    if options.video is None:
+        played = _play_all(run, shown, episodes, mode, app.stop)
+    else:
+        engine = "in Gymnasium" if why_not else options.engine and f"{options.engine} engine"
+        about = "".join(f", {words}" for words in (episodes[0].which.title, engine, changes.settings) if words)
+        subjects = [video.Subject(run, shown, chosen, chosen.title, about) for chosen in episodes]
+        check, cut_after = interruptible(app.stop), options.seconds or math.inf
+        played = video.film_episodes(subjects, options.video, cut_after=cut_after, check=check)
     # The log has no episodes of a changed environment or network. With only another engine, the returns are compared.
     if not why_not and (changes.settings or "id" in changes.env):
         why_not = f"an episode{changes.describe(config_of(run).env)}"
     differences = []
-    for chosen, results in zip(episodes, _play_all(run, shown, episodes, options), strict=True):
+    for chosen, results in zip(episodes, played, strict=True):
         if len(episodes) > 1:
             print(f"{chosen.title}: ", end="")
         if (difference := _compare(run, shown, chosen, results, why_not)) is not None:
