@@ -129,12 +129,12 @@ def _widths_of_columns(rows: Sequence[Sequence[str]], width: int) -> list[int | 
         lines = [line for cell in column for line in cell.splitlines()]
         widths.append(max(map(cell_len, words), default=0))
         widest.append(max(map(cell_len, lines), default=0))
-    room = width - sum(widths) - _GAP * (len(widths) - 1)
-    if room < 0:
+    spare = width - sum(widths) - _GAP * (len(widths) - 1)
+    if spare < 0:
         return [None] * len(widths)
     # Give each spare character to the narrowest of the columns that still wrap a line.
-    while room and widths != widest:
+    while spare and widths != widest:
         wrapped = [n for n in range(len(widths)) if widths[n] < widest[n]]
         widths[min(wrapped, key=widths.__getitem__)] += 1
-        room -= 1
+        spare -= 1
     return [*widths]

@@ -351,16 +351,16 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
     state = "complete" if stored.complete else "not complete"
     best = statistics.number(stored.best_fitness)
     lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {best})"
-    changed = differences(preview.run.experiment.config, config_of(stored))
-    other = ""
-    if changed:
+    # For example "seed-7.h5, of seed 5, is replaced".
+    file = [sanitize(str(preview.run.path), 4000)]
+    if changed := differences(preview.run.experiment.config, config_of(stored)):
         key, here, there = changed[0]
-        other += f" of another experiment ({key} is {there!r} in it, and {here!r} here),"
+        file.append(f"of another experiment ({key} is {there!r} in it, and {here!r} here)")
     if stored.header.seed != preview.run.seed:  # the file was renamed
-        other += f" of seed {stored.header.seed},"
-    other = other and f",{other}"  # commas on both sides: "…h5, of seed 5, is replaced"
-    path = sanitize(str(preview.run.path), 4000)
-    return f"{path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
+        file.append(f"of seed {stored.header.seed}")
+    comma = "," if len(file) > 1 else ""
+    replaced = f"{', '.join(file)}{comma} is replaced as soon as a new generation is complete"
+    return f"{replaced}; then {lost} will be lost"
 
 
 def _evolve(
