@@ -151,7 +151,7 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
     step, what, sides = None, first.what, unequal.sides
     if (key := first.key) is not None:
         generation, candidate, episode = key
-        ours, theirs = (logs.log_of_record(run.records[generation], candidate).episode_log(episode) for run in (a, b))
+        ours, theirs = (logs.logs_of_record(run.records[generation], candidate)[episode] for run in (a, b))
         # Only champions have step hashes, and no log has observations and actions. So play the episode of each run
         # here.
         our_play, their_play = (_play(run, key) if play else None for run in (a, b))

@@ -1,8 +1,9 @@
 """Compares the logs of candidates and generations, and finds the first difference."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,6 @@ from evolve.config import Config
 from evolve.errors import pluralize
 from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest
 from evolve.numerics.hashing import MAX_HASHED_STEPS
-from evolve.rollouts import PopulationResults
 from evolve.shapes import Bool, Float64, Int32, UInt8, UInt64
 from evolve.store import Record, StoredRun
 from evolve.store.schema import columns_of
@@ -68,46 +68,44 @@ class EpisodeLog:
             return True
         return bool((self.step_hashes[-1] == self.fingerprint >> np.uint64(56)).all())
 
+    def different_metrics(self, other: "EpisodeLog") -> list[str]:
+        """Return the names of the metrics that both episodes have, with different values. The types may differ."""
+        names = sorted(self.metrics.keys() & other.metrics)
+        return [name for name in names if not equal_numbers(self.metrics[name], other.metrics[name])]
 
-@dataclass(frozen=True)
-class CandidateLog:
-    """The log of a candidate in E episodes.
-
-    Attributes:
-        returns, lengths: [E].
-        fingerprints: [E, 2], of observations and actions.
-        trace_fingerprint: The fingerprint of the traces, 64 bits; 0 if it is unknown.
-        step_hashes: The step hashes of each episode, as in `EpisodeLog`; None if the log has no hashes.
-        metrics: [E] each, by name.
-    """
-
-    returns: Float64
-    lengths: Int32
-    fingerprints: UInt64
-    trace_fingerprint: int
-    step_hashes: list[UInt8] | None
-    metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-
-    def episode_log(self, episode: int) -> EpisodeLog:
-        """Return the log of an episode."""
-        hashes = None if self.step_hashes is None else self.step_hashes[episode]
-        returned, length = float(self.returns[episode]), int(self.lengths[episode])
-        metrics = {name: values[episode].item() for name, values in self.metrics.items()}
-        return EpisodeLog(returned, length, self.fingerprints[episode], hashes, metrics)
+    def equals(self, other: "EpisodeLog") -> bool:
+        """Return whether two episodes are equal in every bit, as `different_episodes` compares them."""
+        if not (equal_numbers(self.return_, other.return_) and self.length == other.length):
+            return False
+        # A failed episode has no metrics.
+        return self.has_steps_of(other) and (math.isnan(self.return_) or not self.different_metrics(other))
 
 
-LogOrRecord = TypeVar("LogOrRecord", CandidateLog, Record)
+def episode_logs(
+    returns: Float64,
+    lengths: Int32,
+    fingerprints: UInt64,
+    step_hashes: Sequence[UInt8 | None],
+    metrics: Mapping[str, NDArray[Any]],
+) -> list[EpisodeLog]:
+    """Return the logs of E episodes. fingerprints: [E, 2]; all others: one entry for each episode."""
+    logs = []
+    for episode, hashes in enumerate(step_hashes):
+        values = {name: column[episode].item() for name, column in metrics.items()}
+        returned, length = float(returns[episode]), int(lengths[episode])
+        logs.append(EpisodeLog(returned, length, fingerprints[episode], hashes, values))
+    return logs
 
 
-def different_episodes(ours: LogOrRecord, theirs: LogOrRecord) -> Bool:
-    """Return [E], or [P, E] for whole generations: whether an episode differs in any bit."""
+def different_episodes(ours: Record, theirs: Record) -> Bool:
+    """Return [P, E]: whether an episode differs in any bit."""
     same = equal_numbers(ours.returns, theirs.returns)
     same &= (ours.lengths == theirs.lengths) & (ours.fingerprints == theirs.fingerprints).all(axis=-1)
     return ~(same & same_metrics(ours.metrics, theirs.metrics, np.isnan(ours.returns)))
 
 
-def equal_numbers(ours: NDArray[Any], theirs: NDArray[Any]) -> Bool:
-    """Return for each place whether two arrays have equal numbers there. NaN equals NaN."""
+def equal_numbers(ours: NDArray[Any] | float, theirs: NDArray[Any] | float) -> Bool:
+    """Return for each place whether two arrays have equal numbers there. NaN equals NaN, and 1 equals 1.0."""
     return (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
 
 
@@ -124,27 +122,15 @@ def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[
     return same | failed
 
 
-def log_of_record(record: Record, candidate: int, episodes: int | None = None) -> CandidateLog:
-    """Return a candidate's log from a record. episodes: the number of first episodes in the log; by default all E."""
+def logs_of_record(record: Record, candidate: int) -> list[EpisodeLog]:
+    """Return the logs of a candidate's E episodes in a record."""
     lengths = record.lengths[candidate]
-    step_hashes = None
+    step_hashes: Sequence[UInt8 | None] = [None] * len(lengths)
     if candidate == record.champion_candidate:
-        # The record has the hashes of all episodes end to end, so split them before selecting the first episodes.
-        ends = np.cumsum(np.minimum(lengths, MAX_HASHED_STEPS))[:-1]
-        step_hashes = np.split(record.champion_step_hashes, ends)[:episodes]
-    trace_fingerprint = int(record.trace_fingerprints[candidate])
-    returns, fingerprints = record.returns[candidate][:episodes], record.fingerprints[candidate][:episodes]
-    metrics = {name: values[candidate][:episodes] for name, values in record.metrics.items()}
-    return CandidateLog(returns, lengths[:episodes], fingerprints, trace_fingerprint, step_hashes, metrics)
-
-
-def log_of_results(
-    results: PopulationResults, row: int, trace_fingerprint: int, metric_names: Sequence[str]
-) -> CandidateLog:
-    """Return the log of the candidate in a row of results of this machine."""
-    returns, lengths, fingerprints = results.returns[row], results.lengths[row], results.fingerprints[row]
-    metrics = {name: values[row] for name, values in results.metrics(metric_names).items()}
-    return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, results.step_hashes(row), metrics)
+        # The record has the hashes of all episodes end to end.
+        step_hashes = np.split(record.champion_step_hashes, np.cumsum(np.minimum(lengths, MAX_HASHED_STEPS))[:-1])
+    metrics = {name: values[candidate] for name, values in record.metrics.items()}
+    return episode_logs(record.returns[candidate], lengths, record.fingerprints[candidate], step_hashes, metrics)
 
 
 def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | None, str]:
@@ -200,9 +186,7 @@ def inconsistency(record: Record) -> str | None:
         return "the champion is not the candidate of the best fitness"
     if record.connections[best] != np.count_nonzero(record.champion_mask):
         return "the champion's number of connections differs from its mask"
-    log = log_of_record(record, int(best))
-    episodes = [log.episode_log(episode) for episode in range(len(log.lengths))]
-    if not all(episode.matches_fingerprint() for episode in episodes):
+    if not all(log.matches_fingerprint() for log in logs_of_record(record, best)):
         return "the champion's step hashes contradict its fingerprints"
     return None
 
@@ -330,7 +314,7 @@ def _episode_difference(
     # Other genomes explain every difference, so any episode will do; otherwise prefer one with step hashes.
     chosen = places[0] if has_other_genomes or not champions else champions[0]
     c, e = (int(part) for part in chosen)
-    logs = (log_of_record(record, c).episode_log(e) for record in (ours, theirs))
+    logs = (logs_of_record(record, c)[e] for record in (ours, theirs))
     summary = f"generation {generation}: {describe_difference(c, e, *logs)}"
     more = f" (and {pluralize(len(places) - 1, 'more episode')} of that generation)" if len(places) > 1 else ""
     return FirstDifference("genome" if has_other_genomes else "episode", summary + more, generation, c, e)
@@ -340,10 +324,8 @@ def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: 
     """Return the difference of an episode in two logs in words, by return and length, or by metrics."""
     a, b = ours.summary, theirs.summary
     if a == b and ours.has_steps_of(theirs):
-        names = sorted(ours.metrics.keys() & theirs.metrics)
-        # The types may differ, see `same_metrics`, so 1 equals 1.0.
-        unequal = [n for n in names if not np.array_equal(ours.metrics[n], theirs.metrics[n], equal_nan=True)]
-        different = [f"{name} is {ours.metrics[name]!r} against {theirs.metrics[name]!r}" for name in unequal]
+        names = ours.different_metrics(theirs)
+        different = [f"{name} is {ours.metrics[name]!r} against {theirs.metrics[name]!r}" for name in names]
         return f"candidate {candidate}, episode {episode}: its metric {', '.join(different)}"
     both = f"{a} against {b}" if a != b else f"{a} both times, but other observations or actions"
     return f"candidate {candidate}, episode {episode}: return {both}"

@@ -344,11 +344,11 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
     raise EpisodeError("the episode", f"{place}, environment seed {failure.seed}:\n{message}", key)
 
 
-def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> logs.CandidateLog:
-    """Return the log (E = 1) of an episode that was played here (N = 1)."""
+def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> logs.EpisodeLog:
+    """Return the log of an episode that was played here (N = 1)."""
     metrics = metrics_of(vars(played), metric_names)
-    # The 0 stands for the fingerprint of the traces, which are not compared here.
-    return logs.CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
+    (log,) = logs.episode_logs(played.returns, played.lengths, played.fingerprints, [played.step_hashes], metrics)
+    return log
 
 
 @dataclass(frozen=True)
@@ -383,8 +383,7 @@ def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, i
         results, _ = _play(run, experiment, chosen, recorder.engine)
     finally:
         recorder.close()
-    log = log_of_played(results, experiment.config.env.metrics).episode_log(0)
-    return PlayedEpisode(recorder.running[0], log)
+    return PlayedEpisode(recorder.running[0], log_of_played(results, experiment.config.env.metrics))
 
 
 class _LongerError(Exception):
@@ -420,30 +419,29 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
     if experiment.config.env.reuse is True:
         return None
     chosen = choose_episode(run, experiment)  # by default episode 0 of the last generation's champion
-    stored = logs.log_of_record(run.records[-1], chosen.candidate, episodes=1)
+    stored = logs.logs_of_record(run.records[-1], chosen.candidate)[0]
 
     def each_step(step: int, _returned: float) -> None:
         if (why := stop_reason()) is not None:
             raise Stopped(f"stopped by {why}")
-        if step > stored.lengths[0]:
+        if step > stored.length:
             raise _LongerError
 
     try:
         with closing(make_engine(experiment, chosen)) as engine:
             played = play(run, experiment, chosen, engine, each_step)
     except _LongerError:
-        difference = f"goes on here after step {stored.lengths[0]}"
+        difference = f"goes on here after step {stored.length}"
     except EpisodeError as error:
         difference = f"fails here: {exception_line(str(error))}"
     else:
-        local_log = log_of_played(played, experiment.config.env.metrics)
-        failed = np.isnan(local_log.returns[0]) and np.isnan(stored.returns[0])
-        if failed or not logs.different_episodes(local_log, stored)[0]:
+        here = log_of_played(played, experiment.config.env.metrics)
+        both_failed = math.isnan(here.return_) and math.isnan(stored.return_)
+        if both_failed or here.equals(stored):
             return None
-        here, log = local_log.episode_log(0), stored.episode_log(0)
-        # Return and length are equal, so observations, actions or metrics differ.
-        if here.summary == log.summary:
-            return f"generation {chosen.generation}, {logs.describe_difference(chosen.candidate, 0, here, log)}"
+        # If return and length are equal, observations, actions or metrics differ.
+        if here.summary == stored.summary:
+            return f"generation {chosen.generation}, {logs.describe_difference(chosen.candidate, 0, here, stored)}"
         difference = f"has a return of {here.summary} here"
-    difference += f" (in the log {stored.episode_log(0).summary})"
+    difference += f" (in the log {stored.summary})"
     return f"generation {chosen.generation}, candidate {chosen.candidate}, episode 0, which {difference}"

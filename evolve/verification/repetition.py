@@ -24,7 +24,7 @@ from evolve.store import HeldOut, Record, RunLog, Stored, StoredChampion, Stored
 from evolve.training.resume import RunState
 from evolve.training.stored import newest_champion
 from evolve.verification import logs, playing
-from evolve.verification.logs import CandidateLog, FirstDifference
+from evolve.verification.logs import EpisodeLog, FirstDifference
 from evolve.verification.verdict import HERE, Side, Verdict, explain, manifest_texts, refine
 
 _GENERATIONS_AT_ONCE = 200  # limits the memory for the results of their episodes
@@ -200,10 +200,13 @@ class RunRepetition(_Repetition):
         genomes, results = self._evaluate(numbers)
         fingerprints = genomes.fingerprints()
         traces = results.trace_fingerprints()
+        metrics = results.metrics(self.experiment.config.env.metrics)
         for row, generation in enumerate(numbers):
             kind = self._genome_difference(generation, int(fingerprints[row]))
-            log = logs.log_of_results(results, row, int(traces[row]), self.experiment.config.env.metrics)
-            verdict = self._champion_difference(generation, log, kind)
+            returns, lengths, hashes = results.returns[row], results.lengths[row], results.step_hashes(row)
+            own_metrics = {name: values[row] for name, values in metrics.items()}
+            here = logs.episode_logs(returns, lengths, results.fingerprints[row], hashes, own_metrics)
+            verdict = self._champion_difference(generation, here, int(traces[row]), kind)
             if verdict is not None:
                 return verdict
         return None
@@ -252,25 +255,32 @@ class RunRepetition(_Repetition):
         """
         return "added" if self._has_added_strategy else "init"
 
-    def _champion_difference(self, generation: int, log: CandidateLog, kind: str | None) -> Verdict | None:
+    def _champion_difference(
+        self, generation: int, here: list[EpisodeLog], trace_fingerprint: int, kind: str | None
+    ) -> Verdict | None:
         """Return the difference of a champion's log in the file and its log here; None if they are equal.
 
-        log: The log on this machine. kind: The kind of difference in the genomes, or None.
+        Args:
+            generation: The generation of the champion.
+            here: The log on this machine. In a race it may have fewer episodes than the file.
+            trace_fingerprint: The fingerprint of the champion's traces here; 0 if it is unknown.
+            kind: The kind of difference in the genomes, or None.
         """
         record = self.run.records[generation]
         candidate = int(record.champion_candidate)
         error = logs.inconsistency(record)
-        stored = logs.log_of_record(record, candidate, len(log.returns))
-        different = np.flatnonzero(logs.different_episodes(stored, log)).tolist()
-        if different:
-            return self.diagnose((generation, candidate, different[0]), log, kind)
+        stored = logs.logs_of_record(record, candidate)
+        for episode, log in enumerate(here):
+            if not stored[episode].equals(log):
+                return self.diagnose((generation, candidate, episode), log, kind)
         # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 is unknown. In a race, a
         # failed champion may have played more episodes than the log shows. Its traces are means over all its episodes,
         # and cannot be compared here.
-        comparable = len(log.returns) == self.experiment.config.episodes or not np.isnan(record.champion_fitness)
-        if stored.trace_fingerprint and comparable and log.trace_fingerprint != stored.trace_fingerprint:
+        comparable = len(here) == self.experiment.config.episodes or not np.isnan(record.champion_fitness)
+        stored_fingerprint = int(record.trace_fingerprints[candidate])
+        if stored_fingerprint and comparable and trace_fingerprint != stored_fingerprint:
             kind = kind or "traces"
-        if not np.array_equal(record.champion_step_hashes, np.concatenate(log.step_hashes or [])):
+        if not np.array_equal(record.champion_step_hashes, np.concatenate([log.step_hashes for log in here])):
             kind = kind or "log"
             error = error or "the champion's step hashes contradict its episodes"
         if kind is None and error is None:
@@ -337,26 +347,25 @@ class RunRepetition(_Repetition):
             kind = refine(difference.what, difference.generation, self._manifests)
             cause, why = explain(kind, None, self.run.header.seed)
             return replace(self._verdict(difference), cause=cause, why=why)
-        generation, candidate, _ = key
+        generation, candidate, episode = key
         # From the state before this generation, the strategy generates the candidate again.
         strategy, state = training.restore(self.experiment, before)
         genome = strategy.ask(state, generation, np.array([candidate]))
-        return self.diagnose(key, logs.log_of_record(record, candidate), genome=genome)
+        return self.diagnose(key, logs.logs_of_record(record, candidate)[episode], genome=genome)
 
     def diagnose(
-        self, key: tuple[int, int, int], log: CandidateLog, known_kind: str | None = None, genome: Genomes | None = None
+        self, key: tuple[int, int, int], here: EpisodeLog, known_kind: str | None = None, genome: Genomes | None = None
     ) -> Verdict:
         """Return the verdict on an episode that differs here from its log.
 
         Args:
             key: (generation, candidate, episode).
-            log: The log of the candidate on this machine.
+            here: The log of the episode on this machine.
             known_kind: The kind of difference if the genome is known to be wrong, otherwise None.
             genome: The genome of the candidate (P = 1). By default `playing.genome_of` reads or computes it if it can.
         """
         run, experiment, (generation, candidate, episode) = self.run, self.experiment, key
-        stored = logs.log_of_record(run.records[generation], candidate).episode_log(episode)
-        here = log.episode_log(episode)
+        stored = logs.logs_of_record(run.records[generation], candidate)[episode]
         summary = f"generation {generation}: {logs.describe_difference(candidate, episode, stored, here)} on {HERE}"
         step, kind = logs.first_different_step(stored, here)
         cause, why = explain(known_kind or kind, step, run.header.seed)

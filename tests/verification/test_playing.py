@@ -13,7 +13,7 @@ from evolve.errors import EpisodeError
 from evolve.numerics.streams import Purpose
 from evolve.training import GenomeChoice, make_rollout, reload
 from evolve.verification import choose_episode, make_engine, play, repetition
-from evolve.verification.logs import log_of_record
+from evolve.verification.logs import logs_of_record
 from evolve.verification.playing import environment_seed
 
 
@@ -67,10 +67,10 @@ def test_a_step_that_fails_is_not_shown(record):
 def test_a_changed_genome_that_ends_its_episode_earlier_is_explained_by_both(record):
     run = store.read(record("CartPole-v1"))
     candidate = int(run.records[1].champion_candidate)
-    stored = log_of_record(run.records[1], candidate)
-    hashes = stored.step_hashes[0][:-1]
-    fingerprints = hashes[-1:].astype(np.uint64) << np.uint64(56)
-    shorter = replace(stored, lengths=stored.lengths - 1, fingerprints=fingerprints, step_hashes=[hashes])
+    stored = logs_of_record(run.records[1], candidate)[0]
+    hashes = stored.step_hashes[:-1]
+    fingerprint = hashes[-1].astype(np.uint64) << np.uint64(56)
+    shorter = replace(stored, length=stored.length - 1, fingerprint=fingerprint, step_hashes=hashes)
     alone = Transport()
     repeated = repetition(run, reload(run), Coordinator(alone, make_rollout), alone)
     found = repeated.diagnose((1, candidate, 0), shorter, "weights")

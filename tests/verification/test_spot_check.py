@@ -10,7 +10,7 @@ from evolve import store
 from evolve.errors import Stopped
 from evolve.training import reload
 from evolve.verification import spot_check
-from evolve.verification.logs import log_of_record
+from evolve.verification.logs import logs_of_record
 
 
 def no_stop():
@@ -41,10 +41,10 @@ def test_an_equal_return_by_other_actions_is_said(record, tmp_path):
     )
 
 
-def test_the_log_of_the_first_episode_has_its_step_hashes_alone(record):
+def test_the_log_of_an_episode_has_its_step_hashes_alone(record):
     last = store.read(record("CartPole-v1", "-r", 2)).records[-1]
-    first = log_of_record(last, last.champion_candidate, episodes=1)
-    assert [len(hashes) for hashes in first.step_hashes] == first.lengths.tolist()
+    logs = logs_of_record(last, last.champion_candidate)
+    assert [len(log.step_hashes) for log in logs] == [log.length for log in logs]
 
 
 def test_a_stop_may_be_requested_in_the_middle_of_it(record):
