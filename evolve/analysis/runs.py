@@ -194,7 +194,6 @@ class _EvolvedFile:
     def _verify(self, ranks: Collective, coordinator: Coordinator, experiment: Experiment, full: bool) -> bytes:
         repetition = verification.repetition(self._stored, experiment, coordinator, ranks.transport)
         verdict = repetition.rerun(lambda _: None) if full else repetition.reevaluate()
-        verdict = verification.name_engines(verdict, self._stored, experiment)
         return json.dumps(verdict.to_json()).encode()
 
     def _play(

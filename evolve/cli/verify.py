@@ -61,10 +61,8 @@ def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verif
     if arguments.full:
         with ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json) as reporter:
             coordinator.progress = reporter.update
-            verdict = repetition.rerun(reporter)
-    else:
-        verdict = repetition.reevaluate()
-    return verification.name_engines(verdict, run, experiment)
+            return repetition.rerun(reporter)
+    return repetition.reevaluate()
 
 
 def _verify_each(

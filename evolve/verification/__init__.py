@@ -9,10 +9,6 @@ A champion file has no log, so the held-out episodes and the digest of its run a
 compared with the published digests (`compare_with_published`).
 """
 
-from dataclasses import replace
-
-from evolve.store import Stored
-from evolve.training import Experiment, config_of
 from evolve.verification.comparison import compare, compare_with_published, read_published
 from evolve.verification.playing import (
     EachStep,
@@ -24,10 +20,4 @@ from evolve.verification.playing import (
     spot_check,
 )
 from evolve.verification.repetition import RunRepetition, repetition
-from evolve.verification.verdict import ENGINE, Verdict
-
-
-def name_engines(verdict: Verdict, run: Stored, experiment: Experiment) -> Verdict:
-    """Return a verdict that names the engine of the file and the engine used here, if they differ."""
-    in_file, here = config_of(run).env.engine, experiment.config.env.engine
-    return verdict if in_file == here else replace(verdict, configuration=((ENGINE, in_file, here),))
+from evolve.verification.verdict import Verdict

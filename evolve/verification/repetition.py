@@ -25,7 +25,7 @@ from evolve.training.resume import RunState
 from evolve.training.stored import newest_champion
 from evolve.verification import logs, playing
 from evolve.verification.logs import EpisodeLog, FirstDifference
-from evolve.verification.verdict import HERE, Side, Verdict, explain, manifest_texts, refine
+from evolve.verification.verdict import ENGINE, HERE, Side, Verdict, explain, manifest_texts, refine
 
 _GENERATIONS_AT_ONCE = 200  # limits the memory for the results of their episodes
 _CONTRADICTIONS = {
@@ -68,6 +68,12 @@ class _Repetition:
     def _has_added_strategy(self) -> bool:
         return strategies.is_added(self.experiment.config.strategy)
 
+    @property
+    def _engines(self) -> tuple[tuple[str, str, str], ...]:
+        """The engine of the file and the engine here, as in `Verdict.configuration`; empty if they are the same."""
+        in_file, here = training.config_of(self.run).env.engine, self.experiment.config.env.engine
+        return () if in_file == here else ((ENGINE, in_file, here),)
+
     def _held_out_difference(self, stored: HeldOut, repeated: HeldOut) -> FirstDifference | None:
         """Return the difference of the held-out episodes in the file and here; None if they are equal."""
         # The seeds follow from the seed of the run alone, so different seeds mean that the file was changed.
@@ -87,21 +93,20 @@ class _Repetition:
 
     def _spaces_difference(self) -> FirstDifference | None:
         """Return the difference of the spaces in the file and here; None if they are equal, or the file has none."""
-        spaces, engine = self.run.header.spaces, training.config_of(self.run).env.engine
         # Policies and exports work by the spaces in the file. Another engine may declare other bounds.
-        if spaces in (None, self.experiment.spaces.to_json()) or engine != self.experiment.config.env.engine:
+        if self._engines or self.run.header.spaces in (None, self.experiment.spaces.to_json()):
             return None
         return FirstDifference("spaces", f"the spaces of observations and actions are others than on {HERE}")
 
     def _verdict(self, found: FirstDifference | None, equal: str = "") -> Verdict:
         """Return the verdict on a file. found: its difference from the repetition. equal: the summary if equal."""
         if found is None:
-            return Verdict(True, equal)
-        place = found.generation, found.candidate, found.episode
+            return Verdict(True, equal, configuration=self._engines)
+        place = found.generation, found.candidate, found.episode, None
         sides = Side(str(self.run.path), found.returns[0]), Side(HERE, found.returns[1])
         what = "hidden" if found.what == "log" and self._has_added_strategy else found.what
         cause, why = explain(what, None, self.run.header.seed)
-        return Verdict(False, found.summary, cause, why, *place, None, found.what, sides, manifests=self._manifests)
+        return Verdict(False, found.summary, cause, why, *place, found.what, sides, self._engines, self._manifests)
 
 
 def repetition(
@@ -377,7 +382,9 @@ class RunRepetition(_Repetition):
         genome = genome or playing.genome_of(run, experiment, generation, candidate)
         played = None if step is None or genome is None else playing.play_recorded(run, experiment, key, genome)
         sides = playing.side(str(run.path), stored, None, step), playing.side(HERE, here, played, step)
-        return Verdict(False, summary, cause, why, *key, step, known_kind or kind, sides, (), self._manifests)
+        return Verdict(
+            False, summary, cause, why, *key, step, known_kind or kind, sides, self._engines, self._manifests
+        )
 
 
 @dataclass(frozen=True)
