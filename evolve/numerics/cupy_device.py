@@ -87,11 +87,16 @@ def machine_code(architecture: str, unit: str = "") -> bytes:
     # The key covers all inputs of the compiler, so a changed header or another NVRTC never finds old code.
     inputs = repr((files, EXACT, architecture, nvrtc_version()))
     key = hashlib.sha256(inputs.encode()).hexdigest()
-    cached = _cache_folder() / f"{key[:32]}.cubin"
-    code = _read_cached(cached)
-    if code is None:
-        code = compile_source(files, architecture, "CUBIN")
-        _write_cached(cached, code)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # `Path.home` fails without a home
+    cached = Path(base) / "evolve" / f"{key[:32]}.cubin"
+    # The file has the sha256 of the code, and then the code.
+    with suppress(OSError):
+        content = cached.read_bytes()
+        if hashlib.sha256(content[_HASH:]).digest() == content[:_HASH]:
+            return content[_HASH:]
+    code = compile_source(files, architecture, "CUBIN")
+    if cached.is_absolute():  # without a home directory, "~/.cache" would be in the working directory
+        _write_cached(cached, hashlib.sha256(code).digest() + code)
     return code
 
 
@@ -185,33 +190,15 @@ def nvrtc_version() -> tuple[int, int]:
     return major.value, minor.value
 
 
-def _cache_folder() -> Path:
-    """Return the folder of compiled code."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # `Path.home` fails without a home
-    return Path(base) / "evolve"
-
-
-def _read_cached(path: Path) -> bytes | None:
-    """Return the code that `_write_cached` has written; None if it is missing or damaged."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    code = content[_HASH:]
-    return code if hashlib.sha256(code).digest() == content[:_HASH] else None
-
-
-def _write_cached(path: Path, code: bytes) -> None:
-    """Write the sha256 of compiled code, and then the code. Errors are ignored: a run does not need the cache."""
-    if not path.is_absolute():  # without a home directory, "~/.cache" would be in the working directory
-        return
+def _write_cached(path: Path, content: bytes) -> None:
+    """Write a file of the cache. Errors are ignored: a run does not need the cache."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Rename within one file system, so that a process that reads the cache never finds half a file. Each process
         # has its own temporary folder, because several ranks may compile at once.
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             partial = Path(folder) / path.name
-            partial.write_bytes(hashlib.sha256(code).digest() + code)
+            partial.write_bytes(content)
             partial.replace(path)
 
 
@@ -221,14 +208,18 @@ def open_device() -> "CupyDevice":
     Raises:
         InputError: CuPy, a driver, a GPU or NVRTC is missing or does not work. The message says what to install.
     """
-    cuda = _import()
+    try:
+        cuda = importlib.import_module("cupy").cuda
+    except Exception as error:  # a damaged installation may raise anything
+        cure = f"{how_to_install_gpu()} ", *_USE_CPU
+        raise InputError("compute.backend", "a working CuPy", one_line(error), *cure) from None
     try:
         count = int(cuda.runtime.getDeviceCount())
     except RuntimeError as error:
         if getattr(error, "status", None) == _NO_DEVICE:
             raise InputError("compute.backend", "a GPU", "no GPU that this process may use", *_USE_CPU) from None
-        cure = "Install an NVIDIA driver that is new enough for CuPy. ", *_USE_CPU
-        raise InputError("compute.backend", "a driver that finds a GPU", str(error), *cure) from None
+        install = "Install an NVIDIA driver that is new enough for CuPy. "
+        raise InputError("compute.backend", "a driver that finds a GPU", str(error), install, *_USE_CPU) from None
     # The ranks of a host take its GPUs in turn.
     rank, ranks = local_ranks()
     number = rank % count
@@ -421,12 +412,3 @@ def _failures(what: str, nbytes: int = 0, free: int = 0) -> Iterator[None]:
         if nbytes and getattr(error, "status", None) == _OUT_OF_MEMORY:
             raise DeviceMemoryError(nbytes, free) from None
         raise RunError(f"the GPU failed while {what}: {error}") from None
-
-
-def _import() -> Any:
-    """Return `cupy.cuda`."""
-    try:
-        return importlib.import_module("cupy").cuda
-    except Exception as error:  # a damaged installation may raise anything
-        cure = f"{how_to_install_gpu()} ", *_USE_CPU
-        raise InputError("compute.backend", "a working CuPy", one_line(error), *cure) from None

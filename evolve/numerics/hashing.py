@@ -52,18 +52,15 @@ def fold(words: NDArray[np.uint32]) -> UInt64:
 def fold_present(values: Float32, present: Bool) -> UInt64:
     """Return [n]: the fold of each row of values [n, k]. A value that is not `present` [n, k] counts as `_ABSENT`."""
     n, k = values.shape
+    folds = np.empty(n, np.uint64)
     if native.available():
-        folds = np.empty(n, np.uint64)
         native.call("fold_present", values, present, coefficients(k), folds, n, k)
         return folds
-    rows = max(1, _BLOCK // max(1, k))
-    folded = []
-    # Without rows, one empty part: `concatenate` needs at least one array.
-    for first in range(0, max(1, n), rows):
-        part = slice(first, first + rows)
-        words = np.where(present[part], values[part].view(np.uint32), _ABSENT)
-        folded.append(fold(words))
-    return np.concatenate(folded)
+    at_once = max(1, _BLOCK // max(1, k))
+    for first in range(0, n, at_once):
+        rows = slice(first, first + at_once)
+        folds[rows] = fold(np.where(present[rows], values[rows].view(np.uint32), _ABSENT))
+    return folds
 
 
 def sha256(values: Float32, present: Bool) -> UInt8:
@@ -86,12 +83,10 @@ def sha256(values: Float32, present: Bool) -> UInt8:
 
 def count_present(present: Bool) -> Int32:
     """Return [n]: the number of values present in each row [n, k]."""
-    n, k = present.shape
-    counts = np.empty(n, np.int32)
-    if native.available():
-        native.call("count_present", present, counts, n, k)
-    else:
-        counts[:] = np.count_nonzero(present, axis=1)
+    if not native.available():
+        return np.count_nonzero(present, axis=1).astype(np.int32)
+    counts = np.empty(len(present), np.int32)
+    native.call("count_present", present, counts, *present.shape)
     return counts
 
 

@@ -8,7 +8,6 @@ import copy
 import hashlib
 import math
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,9 +176,9 @@ class Streams:
 
     def normal_rows(self, size: int) -> Float32:
         """Return [n, size], standard normal."""
-        first, stop = self._next(size)
         if not native.available():
-            return normal_quantile(to_open_interval(_raw_rows(self._keys, first, stop)))
+            return normal_quantile(self.uniform(size))
+        first, stop = self._next(size)
         deviates = np.empty((len(self), size), np.float32)
         native.call("normal_rows", self._keys, first, stop, deviates, len(self))
         return deviates
@@ -223,15 +222,10 @@ def philox_keys(seed: int | Int64, purpose: Purpose | str, generation: int, cand
 
 def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
     """Return [n, stop - first]: words `first` to `stop` - 1 of the Philox streams with keys [n, 2]."""
-    # Use one generator for all streams: setting its state is faster than making a generator for each key.
-    philox = np.random.Philox(0)
-    state: Any = philox.state
     rows = np.empty((len(keys), stop - first), np.uint64)
     for row, key in zip(rows, keys, strict=True):
-        # A counter gives four words. The generator adds 1 to its counter before it computes them, and the state of a
-        # new generator says that no words are left over.
-        state["state"] = {"counter": np.array([first // 4, 0, 0, 0], np.uint64), "key": key}
-        philox.state = state
+        # A counter gives four words.
+        philox = np.random.Philox(counter=first // 4, key=key)
         row[:] = philox.random_raw(first % 4 + len(row))[first % 4 :]
     return rows
 
