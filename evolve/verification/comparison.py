@@ -18,7 +18,6 @@ import numpy as np
 
 from evolve.config import Config, differences, parse, without_implied
 from evolve.errors import EvolveError, InputError, pluralize, sanitize
-from evolve.shapes import Float64
 from evolve.store import Stored, StoredRun
 from evolve.strategies import is_added
 from evolve.training import config_of, is_portable, reload
@@ -277,12 +276,11 @@ def _compare_with_seed(run: Stored, config: Config, published: PublishedSeed) ->
     if digest == published.digest:
         more = "the first " if is_longer else ""
         equal = f"{name}, {more}{length}, digest {digest}"
-        returns = np.zeros(0) if is_longer else _published_returns(run, config, published)
-        if not len(returns):
+        mean, known = _mean_return(run, config, published), published.mean
+        if is_longer or mean is None or known is None:
             return replace(found, equal=True, summary=equal)
-        mean, known = float(returns.mean()), published.mean
         # The published mean may have been added up in another order.
-        if known is not None and math.isclose(mean, known, rel_tol=1e-9, abs_tol=1e-9):
+        if math.isclose(mean, known, rel_tol=1e-9, abs_tol=1e-9):
             return replace(found, equal=True, summary=f"{equal}, held-out mean {mean:.6g}")
         summary = f"{name} has a held-out mean of {known:.6g}, and this file {mean:.6g}"
         cause, why = explain("held-out", None)
@@ -292,15 +290,13 @@ def _compare_with_seed(run: Stored, config: Config, published: PublishedSeed) ->
     return replace(found, summary=summary, cause=cause, why=why, what="digest")
 
 
-def _published_returns(run: Stored, config: Config, published: PublishedSeed) -> Float64:
-    """Return the returns in a file of the published held-out episodes; empty if it has others, or fewer."""
+def _mean_return(run: Stored, config: Config, published: PublishedSeed) -> float | None:
+    """Return the mean return in a file on the published held-out episodes; None if the file has others, or fewer."""
     n = published.config.held_out_episodes
-    is_complete = run.held_out is not None and len(run.held_out.returns) >= n
+    returns = np.zeros(0) if run.held_out is None else run.held_out.returns[:n]
     # Another engine may play other held-out episodes, although the episodes of the training are equal.
-    same = config.env.engine == published.config.env.engine and config.evaluates_like(published.config)
-    if published.mean is None or run.held_out is None or not (is_complete and same):
-        return np.zeros(0)
-    return run.held_out.returns[:n]
+    are_same = config.env.engine == published.config.env.engine and config.evaluates_like(published.config)
+    return float(returns.mean()) if n and len(returns) == n and are_same else None
 
 
 def _explain_digest(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cause, str]:

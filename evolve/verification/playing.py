@@ -14,7 +14,7 @@ import numpy as np
 
 from evolve import environments, store
 from evolve.cluster import Watchdog
-from evolve.config import Config, EnvOptions, names_function
+from evolve.config import EnvOptions, names_function
 from evolve.environments import Engine, Mode, Recorder, Recording
 from evolve.errors import EpisodeError, InputError, Setting, Stopped, exception_line
 from evolve.genome import Genomes, candidate_digests, concatenate
@@ -128,17 +128,21 @@ def _training_episode(
         expected = f"the champion of generation {generation}, {best}, which alone is stored"
         cure = "To keep all genomes: ", Setting("output.genomes", "all"), " (in a new run)."
         raise InputError("candidate", expected, candidate, *cure)
-    logged = _logged_return(experiment.config, run.records[generation], chosen, episode)
-    return Episode(genome, Purpose.EPISODE, generation, chosen, episode, logged, chosen == best)
+    return _logged_episode(run, experiment, genome, generation, chosen, episode)
 
 
-def _logged_return(config: Config, record: store.Record, candidate: int, episode: int) -> float | None:
-    """Return the return in the log; None if the log does not show that the episode was played."""
-    played = bool(logs.seen(record)[candidate, episode])
+def _logged_episode(
+    run: StoredRun, experiment: Experiment, genome: Genomes, generation: int, candidate: int, episode: int
+) -> Episode:
+    """Return an episode of a complete generation, with its return if the log shows that it was played."""
+    record = run.records[generation]
+    is_champion = candidate == int(record.champion_candidate)
+    played = logs.seen(record)[candidate, episode]
     # The log shows no episode that failed in `reset`, but the number of the champion's episodes is known.
-    if candidate == record.champion_candidate:
-        played = played or episode < logs.num_champion_episodes(config, record)
-    return float(record.returns[candidate, episode]) if played else None
+    if is_champion:
+        played = played or episode < logs.num_champion_episodes(experiment.config, record)
+    logged = float(record.returns[candidate, episode]) if played else None
+    return Episode(genome, Purpose.EPISODE, generation, candidate, episode, logged, is_champion)
 
 
 def same_states(experiment: Experiment, ours: RunState, theirs: RunState) -> bool:
@@ -212,11 +216,7 @@ def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: 
     assert which.cell is not None
     strategy, state = restore(experiment, run)
     genome = strategy.select(state, cell=which.cell)
-    generation, candidate = strategy.origin(state, which.cell)
-    record = run.records[generation]
-    logged = _logged_return(experiment.config, record, candidate, episode)
-    is_best = candidate == record.champion_candidate
-    return Episode(genome, Purpose.EPISODE, generation, candidate, episode, logged, is_best)
+    return _logged_episode(run, experiment, genome, *strategy.origin(state, which.cell), episode)
 
 
 def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, episode: int) -> list[Episode]:
@@ -274,8 +274,12 @@ def play(
         EpisodeError: The episode fails here, and the log does not say that it failed in the run.
     """
     results, failures = _play(run, experiment, chosen, engine, each_step)
-    if failures:
-        _handle_failure(failures[0], chosen)
+    for failure in failures:
+        place, message = f"in step {failure.step}" if failure.step else "in reset", failure.message.rstrip()
+        if chosen.logged is None or not math.isnan(chosen.logged):
+            key = int(chosen.purpose), chosen.generation, chosen.candidate, chosen.episode
+            raise EpisodeError("the episode", f"{place}, environment seed {failure.seed}:\n{message}", key)
+        _LOG.warning("the episode fails %s, as it does in the log: %s", place, exception_line(message))
     return results
 
 
@@ -332,16 +336,6 @@ def episode_batch(run: Stored, experiment: Experiment, chosen: Episode) -> Episo
 def environment_seed(run: Stored, experiment: Experiment, chosen: Episode) -> int:
     """Return the seed of an episode's environment."""
     return int(episode_batch(run, experiment, chosen).environment_seeds()[0])
-
-
-def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
-    place = f"in step {failure.step}" if failure.step else "in reset"
-    message = failure.message.rstrip()
-    if chosen.logged is not None and np.isnan(chosen.logged):
-        _LOG.warning("the episode fails %s, as it does in the log: %s", place, exception_line(message))
-        return
-    key = int(chosen.purpose), chosen.generation, chosen.candidate, chosen.episode
-    raise EpisodeError("the episode", f"{place}, environment seed {failure.seed}:\n{message}", key)
 
 
 def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> logs.EpisodeLog:

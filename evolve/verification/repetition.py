@@ -98,14 +98,21 @@ class _Repetition:
             return None
         return FirstDifference("spaces", f"the spaces of observations and actions are others than on {HERE}")
 
-    def _verdict(self, found: FirstDifference | None, equal: str = "") -> Verdict:
-        """Return the verdict on a file. found: its difference from the repetition. equal: the summary if equal."""
+    def _verdict(self, found: FirstDifference | None, equal: str = "", kind: str = "") -> Verdict:
+        """Return the verdict on a file.
+
+        Args:
+            found: The difference of the file from its repetition; None if there is no difference.
+            equal: The summary if there is no difference.
+            kind: The kind of difference that names the cause, see `explain`; by default the kind of `found`.
+        """
         if found is None:
             return Verdict(True, equal, configuration=self._engines)
         place = found.generation, found.candidate, found.episode, None
         sides = Side(str(self.run.path), found.returns[0]), Side(HERE, found.returns[1])
-        what = "hidden" if found.what == "log" and self._has_added_strategy else found.what
-        cause, why = explain(what, None, self.run.header.seed)
+        if not kind:
+            kind = "hidden" if found.what == "log" and self._has_added_strategy else found.what
+        cause, why = explain(kind, None, self.run.header.seed)
         return Verdict(False, found.summary, cause, why, *place, found.what, sides, self._engines, self._manifests)
 
 
@@ -350,8 +357,7 @@ class RunRepetition(_Repetition):
             if difference.what == "genome" and (self._has_added_strategy or difference.generation == 0):
                 difference = replace(difference, what=self._kind_of_genomes)
             kind = refine(difference.what, difference.generation, self._manifests)
-            cause, why = explain(kind, None, self.run.header.seed)
-            return replace(self._verdict(difference), cause=cause, why=why)
+            return self._verdict(difference, kind=kind)
         generation, candidate, episode = key
         # From the state before this generation, the strategy generates the candidate again.
         strategy, state = training.restore(self.experiment, before)

@@ -180,7 +180,8 @@ class Verdict:
             lines.append(f"{self.cause}: {self.why}")
         for side in self.sides:
             if side.step_observation is not None:
-                lines += _step_values(side)
+                observation, action = _numbers(side.step_observation), _numbers(side.step_action)
+                lines += [f"  {side.name}", f"    observation  {observation}", f"    action       {action}"]
         if len(self.sides) == 2:
             one, other = self.sides
             lines += _different_positions("observations", one.step_observation, other.step_observation)
@@ -231,12 +232,6 @@ def _different_positions(name: str, a: _Numbers | None, b: _Numbers | None) -> l
         return []
     shown = ", ".join(map(str, places[:12])) + (", …" if len(places) > 12 else "")
     return [f"  {name} differ at {shown} of 0 to {len(a) - 1}"]
-
-
-def _step_values(side: Side) -> list[str]:
-    """Return the observation and the action of a run at the first different step, as lines."""
-    observation, action = _numbers(side.step_observation), _numbers(side.step_action)
-    return [f"  {side.name}", f"    observation  {observation}", f"    action       {action}"]
 
 
 def _numbers(values: _Numbers | None) -> str:
