@@ -69,15 +69,13 @@ Section = Choice | Mapping[str, Any]
 Kind = tuple[type[Options], Callable[..., Any]]
 """The model of the options, and the class or function that makes the network or strategy."""
 
+
 # Cached, because the search reads a file of each installed package.
-_all_entry_points = cache(entry_points)
-
-
 @cache
 def entry_points_of(section: str) -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points of other packages that add kinds to a section, by name."""
     found: dict[str, dict[str, EntryPoint]] = {}
-    for point in _all_entry_points().select(group=f"evolve.{section}"):
+    for point in entry_points(group=f"evolve.{section}"):
         # A package may be found twice, so equal entry points count once.
         found.setdefault(point.name, {})[point.value] = point
     return {name: tuple(points.values()) for name, points in found.items()}

@@ -181,10 +181,6 @@ class StartFromOptions(Options):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of the start, which evolve records. If you set it, the file must hold a start with this digest."""
 
-    def choice(self) -> dict[str, Any]:
-        """Return the settings that choose a genome of the file."""
-        return self.model_dump(exclude={"file", "digest"})
-
     def describe(self) -> str:
         """Return the start in words."""
         genome = "final champion"

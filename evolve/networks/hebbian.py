@@ -74,6 +74,7 @@ class HebbianDagOptions(base.NetworkOptions):
 class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
     """The description of a hebbian-dag."""
 
+    has_traces = True
     sums_by_source = True  # a layer sums over each source separately, and then adds these sums, see `Network`
 
     @staticmethod
@@ -104,11 +105,6 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
     def modulators(self) -> tuple[tuple[int, int], ...]:
         """The neuron (layer, number) of output 0, if output 0 is ρ; see `Network`."""
         return ((len(self.sizes) - 1, 0),) if self.options.neuromodulated else ()
-
-    @property
-    def num_traces(self) -> int:
-        """The number of traces: one for each connection."""
-        return self.num_weights
 
     @property
     def is_static(self) -> bool:
@@ -255,6 +251,7 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
     """The description of a hebbian-lstm."""
 
     activation = None  # gates are sigmoids
+    has_traces = True  # also W_a, but its traces are always 0
     weight_scale = np.float32(1)  # of initial weights; there is no setting `init_scale`
 
     @cached_property
@@ -270,11 +267,6 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
         """The neurons (layer, number) that scale the effect and the change of traces: c[0] and c[1]."""
         # The layers have the numbers of the sources in `blocks`: 0 is obs, 1 the cells.
         return (1, 0), (1, 1)
-
-    @property
-    def num_traces(self) -> int:
-        """The number of traces: one for each connection. The traces of W_a are always 0."""
-        return self.num_weights
 
     @property
     def nodes(self) -> int:
@@ -338,11 +330,13 @@ class HebbianLstmBatch(base.SlotArrays):
         W, M, T = (a[: self._gate_weights].reshape(4, O + H, H, n) for a in (weights, mask, traces))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel ignores them, too
             # x[O] is the old c[0], which is g in the formula.
-            f, j, o, i = gates = _gates(x, x[O], W, T)
+            sums = [sequential_sum(x[:, None] * (w + x[O] * trace)) for w, trace in zip(W, T, strict=True)]
+            f, j, o = (sigmoid(z - np.float32(1)) for z in sums[:3])
+            i = tanh(sums[3])
             cells[:] = tanh(cells * f + i * j)
             actions = tanh(sequential_sum((cells * o)[:, None] * weights[self._gate_weights :].reshape(H, -1, n)))
             # [O + H, 1, n] times [4, 1, H, n] is the change of all four matrices.
-            change = (cells[1] * x)[:, None] * np.stack(gates)[:, None]
+            change = (cells[1] * x)[:, None] * np.stack([f, j, o, i])[:, None]
             T += M * np.minimum(np.maximum(change, -self._limit), self._limit)
         self._last_step = observations.copy(), actions.T.copy()
         return self._last_step[1]
@@ -366,9 +360,3 @@ class HebbianLstmBatch(base.SlotArrays):
             age=(ADDRESS, self._arrays.counters()),
             update_limit=(FLOAT, self._limit),
         )
-
-
-def _gates(x: Float32, g: Float32, weights: Float32, traces: Float32) -> list[Float32]:
-    """Return f, j, o and i, each [H, n], from x [O + H, n], g [n], and matrices [4, O + H, H, n]."""
-    sums = [sequential_sum(x[:, None] * (w + g * trace)) for w, trace in zip(weights, traces, strict=True)]
-    return [*(sigmoid(z - np.float32(1)) for z in sums[:3]), tanh(sums[3])]

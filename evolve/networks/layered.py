@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from evolve.genome import Block, FactoredGenomes, Genomes, pruned
 from evolve.networks import network as base
-from evolve.networks.network import SlotArrays, structure
 from evolve.numerics import Backend, native, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.perturbation import Factors, PerturbedMatrix
@@ -119,7 +118,7 @@ class ScaledNetwork(LayeredNetwork[base.OptionsT]):
         return np.repeat(scale, [layer.num_weights for layer in layers])
 
 
-class LayeredBatch(SlotArrays):
+class LayeredBatch(base.SlotArrays):
     """The weights and nodes of B slots."""
 
     def __init__(self, network: LayeredNetwork[Any], slots: int, backend: Backend) -> None:
@@ -213,7 +212,7 @@ class LayeredBatch(SlotArrays):
         """Return the C structure `layered` of kernels/layered.h."""
         wiring = self._wiring
         layers = np.array([(a.first_input, a.fan_in, a.first_output, a.fan_out) for a in wiring.layers], np.int64)
-        return structure(
+        return base.structure(
             layers=(INT64, len(wiring.layers)),
             weight_rows=(INT64, self._W),
             node_rows=(INT64, wiring.nodes),

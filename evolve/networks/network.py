@@ -154,6 +154,7 @@ class BaseNetwork(Generic[OptionsT]):
     action_size: int
 
     batched_init = True  # see `GenomeLayout`
+    has_traces = False  # whether each connection has a trace
     sums_by_source = False  # see `Network`
     activation: ClassVar[str | None] = "tanh"
     """The activation of all layers; None if layers have different ones."""
@@ -180,8 +181,8 @@ class BaseNetwork(Generic[OptionsT]):
 
     @property
     def num_traces(self) -> int:
-        """T, the number of traces of one episode, by default 0."""
-        return 0
+        """T, the number of traces of one episode."""
+        return self.num_weights if self.has_traces else 0
 
     @property
     def weight_scale(self) -> Float32 | np.float32:

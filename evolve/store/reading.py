@@ -59,15 +59,7 @@ class Reader:
         """Return the whole run. path: the path of the file, for messages."""
         self._check_schema(path)
         header = self.header()
-        columns: dict[str, Any] = self.columns(schema.COLUMNS) if self._has_item("generation") else {}
-        if columns:
-            # First, because `_step_hashes` uses the numbers of the champions as indexes.
-            _check(columns)
-            columns["champion_step_hashes"] = self._step_hashes(columns)
-        metrics = self.metrics("generation", "G P E", columns["returns"].shape if columns else (0, 0, 0))
-        # The file has a column [G, ...] for each field; a record has row g of each column.
-        generations = range(len(columns["returns"]) if columns else 0)
-        records = tuple(Record(**_row(columns, g), metrics=_row(metrics, g)) for g in generations)
+        records = self._records() if self._has_item("generation") else ()
         checkpoint = self._checkpoint(len(records))
         held_out = self.held_out() if self._has_item("evaluation") else None
         if held_out is not None:
@@ -75,6 +67,17 @@ class Reader:
         has_population = self._has_item("population")
         validations = self._validations(len(records))
         return StoredRun(path, header, self._complete(), records, checkpoint, held_out, has_population, validations)
+
+    def _records(self) -> tuple[Record, ...]:
+        """Return the records of all generations. Raises ValueError if their columns contradict one another."""
+        columns: dict[str, Any] = self.columns(schema.COLUMNS)
+        # First, because `_step_hashes` uses the numbers of the champions as indexes.
+        _check(columns)
+        columns["champion_step_hashes"] = self._step_hashes(columns)
+        metrics = self.metrics("generation", "G P E", columns["returns"].shape)
+        # The file has a column [G, ...] for each field; a record has row g of each column.
+        generations = range(len(columns["returns"]))
+        return tuple(Record(**_row(columns, g), metrics=_row(metrics, g)) for g in generations)
 
     def _validations(self, num_generations: int) -> dict[int, NDArray[Any]]:
         """Return the validation returns [N] by the number of generations before the validation."""

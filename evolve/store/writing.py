@@ -264,14 +264,13 @@ class RunFile(RunLog):
         if self._pending:
             hashes = np.concatenate([record.champion_step_hashes for record in self._pending])
             _append_rows(file, schema.STEP_HASHES, self._num_hashes, hashes)
-        for name, column in schema.COLUMNS.items():
-            rows = [getattr(record, name) for record in self._pending]
-            if rows and rows[0] is not None:  # None if this run does not store the column
-                _append_rows(file, column, self.on_disk, np.array(rows, column.dtype))
-        names_of_metrics = tuple(self._pending[0].metrics) if self._pending else ()
-        for name in names_of_metrics:
-            values = np.stack([record.metrics[name] for record in self._pending])
-            _append_rows(file, metric_column("generation", "G P E", name, values.dtype), self.on_disk, values)
+            for name, column in schema.COLUMNS.items():
+                rows = [getattr(record, name) for record in self._pending]
+                if rows[0] is not None:  # None if this run does not store the column
+                    _append_rows(file, column, self.on_disk, np.array(rows, column.dtype))
+            for name in self._pending[0].metrics:
+                values = np.stack([record.metrics[name] for record in self._pending])
+                _append_rows(file, metric_column("generation", "G P E", name, values.dtype), self.on_disk, values)
         for number, genomes in enumerate(self._genomes):
             self._write_population(file, self.on_disk + number, genomes)
         self._write_validations(file)

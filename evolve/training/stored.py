@@ -404,7 +404,8 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
             if start.normalizer is not None:  # without a normalizer it fits any run, as `Genomes` do
                 _check_normalization(True, experiment, "the given start")
         case _:
-            start = _start_of(source, GenomeChoice(**wanted.choice()), experiment)
+            which = GenomeChoice(**wanted.model_dump(exclude={"file", "digest"}))
+            start = _start_of(source, which, experiment)
     if wanted.digest not in (None, start.digest):
         why = "The source has changed"
         if wanted.file is not None and os.path.isdir(os.path.expanduser(wanted.file)):
