@@ -416,14 +416,11 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
         return f"Did you mean the argument {close[0]} of evolve.train?"
     # Then look for settings of this name or this meaning: in all sections, and in all networks and strategies.
     sections = {section: _names_in(section, field.annotation, table) for section, field in fields.items()}
-    same_name, same_meaning = (_did_you_mean(_keys_named(each, sections)) for each in (name, meant))
-    kinds_by_name, kinds_by_meaning = (_kinds_with(each, sections, table) for each in (name, meant))
-    in_order = [same_name, same_meaning, kinds_by_name, kinds_by_meaning]
-    if key != name:  # within a section, the same name in another strategy comes before the same meaning
-        in_order = [same_name, kinds_by_name, same_meaning, kinds_by_meaning]
-    found = next(filter(None, in_order), "")
-    if found or key != name:  # without advice, the caller proposes similar settings of the section
-        return found
+    for each in (name, meant):
+        if found := _did_you_mean(_keys_named(each, sections)) or _kinds_with(each, sections, table):
+            return found
+    if key != name:  # the caller proposes similar settings of the section
+        return ""
     # At last look for similar names in all sections.
     known = dict.fromkeys(each for section, names in sections.items() for each in (section, *names))
     close = difflib.get_close_matches(name, known, n=3)

@@ -10,7 +10,7 @@ import numpy as np
 
 from evolve.config import ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.errors import check_whole
-from evolve.genome import Block, Genomes, check_genomes
+from evolve.genome import Block, Genomes, check_genomes, concatenate
 from evolve.networks.network import Activity, Batch, Network
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float32, check_shape
@@ -134,26 +134,22 @@ def _check_slots(network: Network, genome: Genomes, action_size: int, steps: int
         check_shape(actions, "actions", "n A", np.float32, n=len(observations), A=action_size)
         return np.array(actions[-1])
 
-    first, second, seeds = np.array([0]), np.array([1]), np.array([1, 2])
-    # Observations in (-1, 1): number 0 is for the other genome; the genome sees the others in order.
-    seen = (2 * Stream(0, Purpose.CHECK, 1).uniform(2 * steps + 1, network.observation_size) - 1).astype(np.float32)
-    alone, pair = network.batch(1, "numpy"), network.batch(2, "numpy")
+    # Number 0 is for the other genome; the genome sees the others in order.
+    seen = _observations(1, 2 * steps + 1, network.observation_size)
+    alone, pair = (
+        _loaded(network, genome),
+        _loaded(network, concatenate(network.init(Stream(0, Purpose.CHECK, 2)), genome)),
+    )
     # The genome plays some steps alone. A second load must then clear all state of these steps.
-    alone.load(first, genome.weights, genome.mask, seeds[1:])
     expected = [act_in_last_slot(alone, seen[step : step + 1]) for step in range(1, 2 * steps + 1)]
-    alone.load(first, genome.weights, genome.mask, seeds[1:])
-    # In `pair`, another genome is in slot 0, beside the genome in slot 1.
-    other = network.init(Stream(0, Purpose.CHECK, 2))
-    pair.load(first, other.weights, other.mask, seeds[:1])
-    pair.load(second, genome.weights, genome.mask, seeds[1:])
-
+    alone.load(np.array([0]), genome.weights, genome.mask, np.array([0]))
     for step in range(1, steps + 1):
         # This is the same batch with the same observations, so not even the order of sums may differ.
         again = act_in_last_slot(alone, seen[step : step + 1])
         _check_close(again, expected[step - 1], "after a second load", 1e-6)
         _check_close(act_in_last_slot(pair, seen[[0, step]]), expected[step - 1], "beside another slot")
     # After the move the genome is in slot 0, and only slot 0 makes the next steps.
-    pair.move(second, first)
+    pair.move(np.array([1]), np.array([0]))
     for step in range(steps + 1, 2 * steps + 1):
         _check_close(act_in_last_slot(pair, seen[step : step + 1]), expected[step - 1], "after move")
 
@@ -164,18 +160,27 @@ def _rounds_alike(network: Network, genome: Genomes) -> bool:
     Raises ValueError if the first difference is larger than a difference of last bits.
     """
     for B in (2, 3):
-        seen = (2 * Stream(0, Purpose.CHECK, 3).uniform(16, B, network.observation_size) - 1).astype(np.float32)
-        alone, beside = network.batch(1, "numpy"), network.batch(B, "numpy")
-        same = genome.take(np.zeros(B, np.intp))
-        for batch, slots in ((alone, 1), (beside, B)):
-            batch.load(np.arange(slots), same.weights[:slots], same.mask[:slots], np.zeros(slots, np.int64))
-        for observations in seen:
+        alone, beside = _loaded(network, genome), _loaded(network, genome.take(np.zeros(B, np.intp)))
+        for observations in _observations(3, 16, B, network.observation_size):
             # The last slot of `beside` gets the same observations as the only slot of `alone`.
             expected, found = alone.step(observations[-1:].copy())[0], beside.step(observations.copy())[-1]
             if not np.array_equal(expected, found, equal_nan=True):
                 _check_close(found, expected, "beside another slot")
                 return False
     return True
+
+
+def _observations(number: int, *shape: int) -> Float32:
+    """Return random observations in (-1, 1). number: of their stream."""
+    return (2 * Stream(0, Purpose.CHECK, number).uniform(*shape) - 1).astype(np.float32)
+
+
+def _loaded(network: Network, genomes: Genomes) -> Batch:
+    """Return a batch with a genome in each slot. The seed of the last slot, which is compared, is 0."""
+    slots = np.arange(len(genomes))
+    batch = network.batch(len(genomes), "numpy")
+    batch.load(slots, genomes.weights, genomes.mask, slots[-1] - slots)
+    return batch
 
 
 def _check_close(actions: Float32, expected: Float32, when: str, tolerance: float = 1e-3) -> None:

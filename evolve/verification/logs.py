@@ -13,7 +13,8 @@ from evolve.config import Config
 from evolve.errors import pluralize
 from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest
 from evolve.numerics.hashing import MAX_HASHED_STEPS
-from evolve.shapes import Bool, Float64, Int32, UInt8, UInt64
+from evolve.rollouts import PopulationResults
+from evolve.shapes import Bool, Float64, UInt8, UInt64
 from evolve.store import Record, StoredRun
 from evolve.store.schema import columns_of
 from evolve.training import Experiment, Scores
@@ -29,6 +30,8 @@ _TIMES = {"seconds", "busy_seconds", "environment_seconds", "episode_seconds"}
 _COMPARED_FIRST = {"returns", "lengths", "fingerprints", "genome_fingerprints", "trace_fingerprints", "digest"}
 _OTHER_COLUMNS = [name for name in columns_of(Record) if name not in _TIMES | _COMPARED_FIRST]
 """Genomes and episodes determine these columns. If nothing else differs, a record was changed."""
+
+_Hashes = Sequence[UInt8 | None]
 
 
 @dataclass(frozen=True)
@@ -82,18 +85,15 @@ class EpisodeLog:
 
 
 def episode_logs(
-    returns: Float64,
-    lengths: Int32,
-    fingerprints: UInt64,
-    step_hashes: Sequence[UInt8 | None],
-    metrics: Mapping[str, NDArray[Any]],
+    results: Record | PopulationResults, candidate: int, metrics: Mapping[str, NDArray[Any]], step_hashes: _Hashes
 ) -> list[EpisodeLog]:
-    """Return the logs of E episodes. fingerprints: [E, 2]; all others: one entry for each episode."""
+    """Return the logs of a candidate's E episodes. metrics: [P, E] each. step_hashes: of each of the E episodes."""
     logs = []
     for episode, hashes in enumerate(step_hashes):
-        values = {name: column[episode].item() for name, column in metrics.items()}
-        returned, length = float(returns[episode]), int(lengths[episode])
-        logs.append(EpisodeLog(returned, length, fingerprints[episode], hashes, values))
+        at = candidate, episode
+        own_metrics = {name: values[at].item() for name, values in metrics.items()}
+        returned, length = float(results.returns[at]), int(results.lengths[at])
+        logs.append(EpisodeLog(returned, length, results.fingerprints[at], hashes, own_metrics))
     return logs
 
 
@@ -125,12 +125,11 @@ def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[
 def logs_of_record(record: Record, candidate: int) -> list[EpisodeLog]:
     """Return the logs of a candidate's E episodes in a record."""
     lengths = record.lengths[candidate]
-    step_hashes: Sequence[UInt8 | None] = [None] * len(lengths)
+    step_hashes: _Hashes = [None] * len(lengths)
     if candidate == record.champion_candidate:
         # The record has the hashes of all episodes end to end.
         step_hashes = np.split(record.champion_step_hashes, np.cumsum(np.minimum(lengths, MAX_HASHED_STEPS))[:-1])
-    metrics = {name: values[candidate] for name, values in record.metrics.items()}
-    return episode_logs(record.returns[candidate], lengths, record.fingerprints[candidate], step_hashes, metrics)
+    return episode_logs(record, candidate, record.metrics, step_hashes)
 
 
 def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | None, str]:

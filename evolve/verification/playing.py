@@ -340,9 +340,9 @@ def environment_seed(run: Stored, experiment: Experiment, chosen: Episode) -> in
 
 def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> logs.EpisodeLog:
     """Return the log of an episode that was played here (N = 1)."""
-    metrics = metrics_of(vars(played), metric_names)
-    (log,) = logs.episode_logs(played.returns, played.lengths, played.fingerprints, [played.step_hashes], metrics)
-    return log
+    metrics = {name: values[0].item() for name, values in metrics_of(vars(played), metric_names).items()}
+    returned, length = float(played.returns[0]), int(played.lengths[0])
+    return logs.EpisodeLog(returned, length, played.fingerprints[0], played.step_hashes, metrics)
 
 
 @dataclass(frozen=True)

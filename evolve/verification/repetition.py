@@ -215,9 +215,7 @@ class RunRepetition(_Repetition):
         metrics = results.metrics(self.experiment.config.env.metrics)
         for row, generation in enumerate(numbers):
             kind = self._genome_difference(generation, int(fingerprints[row]))
-            returns, lengths, hashes = results.returns[row], results.lengths[row], results.step_hashes(row)
-            own_metrics = {name: values[row] for name, values in metrics.items()}
-            here = logs.episode_logs(returns, lengths, results.fingerprints[row], hashes, own_metrics)
+            here = logs.episode_logs(results, row, metrics, results.step_hashes(row))
             verdict = self._champion_difference(generation, here, int(traces[row]), kind)
             if verdict is not None:
                 return verdict
