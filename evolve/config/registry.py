@@ -8,6 +8,7 @@ this name in another tool.
 """
 
 import difflib
+import inspect
 import os
 import tomllib
 import traceback
@@ -282,7 +283,7 @@ class Registry:
             return
         if not getattr(contract, "_is_protocol", False) and not isinstance(made, contract):
             fault = f"is not a subclass of {contract.__name__}"
-        elif missing := [part for part in _parts(contract) if not _has(made, part)]:
+        elif missing := [part for part in _members(contract) if not _has(made, part)]:
             fault = f"has no {' and no '.join(missing)}"
         else:
             return
@@ -377,13 +378,10 @@ def _has(made: object, part: str) -> bool:
         return True
 
 
-def _parts(contract: type) -> list[str]:
+def _members(contract: type) -> list[str]:
     """Return the methods and properties of a contract and of its bases. Other attributes are optional."""
-    members: dict[str, Any] = {}
-    for base in reversed(contract.__mro__):
-        members |= vars(base)
-    public = {name: member for name, member in members.items() if not name.startswith("_")}
-    return [name for name, member in public.items() if callable(member) or isinstance(member, property)]
+    members = inspect.getmembers(contract, lambda member: callable(member) or isinstance(member, property))
+    return [name for name, _ in members if not name.startswith("_")]
 
 
 _ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "workers")

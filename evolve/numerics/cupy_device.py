@@ -11,6 +11,7 @@ import site
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -39,8 +40,6 @@ _USE_CPU = "Or use ", Setting("compute.backend", "auto"), ": its results are the
 _USABLE = 0.9  # the share of all memory of a GPU, and of its free memory, that may be used
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
-# Errors that are ignored when memory or a stream is freed at the end of a process, or after a GPU has failed.
-_LATE_ERRORS = (RuntimeError, AttributeError, TypeError)
 
 
 def how_to_install_gpu() -> str:
@@ -272,11 +271,12 @@ class CupyDevice:
         self.allocated += nbytes
         return CupyMemory(self, address, nbytes)
 
-    def release(self, memory: "CupyMemory") -> None:
+    def release(self, address: int, nbytes: int) -> None:
         """Free memory."""
-        self.allocated -= memory.nbytes
-        self.select()
-        self.runtime.free(memory.address)
+        self.allocated -= nbytes
+        with suppress(RuntimeError):  # after the GPU has failed
+            self.select()
+            self.runtime.free(address)
 
     def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """Return zeros on the host, page-locked."""
@@ -339,14 +339,8 @@ class CupyMemory:
     def __init__(self, device: CupyDevice, address: int, nbytes: int) -> None:
         self.address = address
         self.nbytes = nbytes
-        self._device = device
-
-    def __del__(self, ignored: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
-        # `ignored` is an argument, because globals of the module may be None when the process ends.
-        try:  # noqa: SIM105 - contextlib may be gone, too
-            self._device.release(self)
-        except ignored:
-            pass
+        # When the process ends, the driver frees the memory.
+        weakref.finalize(self, device.release, address, nbytes).atexit = False
 
 
 class CupyQueue:
@@ -360,6 +354,7 @@ class CupyQueue:
         device.select()
         with _failures("making a stream"):
             self._stream = int(device.runtime.streamCreateWithFlags(_NON_BLOCKING))
+        weakref.finalize(self, _destroy, device.runtime, self._stream, self._under_way).atexit = False
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
@@ -394,13 +389,12 @@ class CupyQueue:
             self._device.runtime.streamSynchronize(self._stream)
         self._under_way.clear()
 
-    def __del__(self, ignored: tuple[type[Exception], ...] = _LATE_ERRORS) -> None:
-        # Running copies still use the arrays in `_under_way`, so wait before this object releases them.
-        try:
-            self._device.runtime.streamSynchronize(self._stream)
-            self._device.runtime.streamDestroy(self._stream)
-        except ignored:
-            pass
+
+def _destroy(runtime: Any, stream: int, _under_way: list[NDArray[Any]]) -> None:
+    """Destroy a stream. Running copies still use the arrays `_under_way`, so wait for them."""
+    with suppress(RuntimeError):  # after the GPU has failed
+        runtime.streamSynchronize(stream)
+        runtime.streamDestroy(stream)
 
 
 @contextmanager

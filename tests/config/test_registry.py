@@ -204,7 +204,7 @@ def test_an_added_strategy_evolves_and_verifies(call, command, added, tmp_path):
     ("name", "message"),
     [("wrong", "expected added:wrong to be a pair (options, kind)"), ("absent", "which cannot be loaded"),
      ("lauder", "Did you mean louder?"),
-     ("mute", "contract (evolve.strategies.strategy), got mute, whose Mute has no to_arrays and no from_arrays."),
+     ("mute", "contract (evolve.strategies.strategy), got mute, whose Mute has no from_arrays and no to_arrays."),
      ("stranger", "got stranger, whose Stranger is not a subclass of Strategy.")],
 )  # fmt: skip
 def test_an_invalid_strategy_is_refused(command, added, name, message, tmp_path):
@@ -307,5 +307,5 @@ def test_properties_of_added_kinds_may_raise_until_they_are_needed():
 
     with pytest.raises(InputError) as wrong:
         NETWORKS.check({"name": "odd"}, Odd(), Network)
-    assert "no init and no observation_size" in str(wrong.value)
+    assert "no init and no num_traces" in str(wrong.value)
     assert "blocks" not in str(wrong.value)

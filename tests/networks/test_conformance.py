@@ -56,7 +56,7 @@ def test_what_is_no_network_is_refused_with_all_that_it_lacks():
         observation_size = num_weights = slot_size = 3
 
     with pytest.raises(
-        InputError, match=r"network\.name: .*Sizes has no num_traces and no blocks and no init and no batch"
+        InputError, match=r"network\.name: .*Sizes has no batch and no blocks and no init and no num_traces"
     ):
         networks.NETWORKS.check({"name": "sizes"}, Sizes(), networks.Network)
 
