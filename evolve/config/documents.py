@@ -165,36 +165,32 @@ def experiments(table: Table, title: str) -> list[Config]:
     configs = []
     for name, point in points(table):
         config = parse(Config, point)
-        _check_writable(config)
+        if config.output.directory == "":
+            raise InputError("output.directory", "a directory", "an empty text")
         # With a directory for each experiment of a sweep, two run files never have the same path.
         if name:
             directory = str(Path(config.output.directory or f"runs/{title}") / name)
-            _check_utf8("output.directory", directory)  # the title is the name of a file, which may have any bytes
             config = config.with_section("output", directory=directory)
+        _check_storable(config)
         configs.append(config)
     return configs
 
 
-def _check_writable(config: Config) -> None:
+def _check_storable(config: Config) -> None:
     """Raise InputError for an invalid directory, or for an experiment that a run file cannot store as TOML."""
-    directory = config.output.directory
-    if directory == "":
-        raise InputError("output.directory", "a directory", "an empty text")
-    if directory is not None and "\0" in directory:
+    directory = config.output.directory or ""
+    if "\0" in directory:
         raise InputError("output.directory", "a directory", repr(directory))
     # A run file stores the experiment as this text, and `read_table` reads it back.
     everything = config.to_toml()
-    # Python turns an argument of the command line that is not UTF-8 into text that UTF-8 cannot encode.
-    _check_utf8("output.directory", directory or "")
-    _check_utf8("experiment", everything)
+    # Python turns an argument of the command line, or the name of a file, that is not UTF-8 into text that UTF-8 cannot
+    # encode.
+    for name, text in (("output.directory", directory), ("experiment", everything)):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(name, "text in UTF-8", text[max(0, error.start - 40) : error.end + 40]) from None
     read_table(everything, "experiment")
-
-
-def _check_utf8(name: str, text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(name, "text in UTF-8", text[max(0, error.start - 40) : error.end + 40]) from None
 
 
 def points(table: Table) -> list[tuple[str, Table]]:
@@ -243,7 +239,7 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
         given: Dotted keys and their values; a key may begin with "sweep.".
 
     Raises:
-        InputError: A table of the sweep determines a key. Or a key is given both with and without "sweep.".
+        InputError: The sweep sets one of the keys, too, or replaces the table around it.
     """
     swept = [(key, value) for key, value in given if key.partition(".")[0] == "sweep"]
     # strategy = "ga" sets strategy.name only, so a sweep over other settings of the strategy remains.
@@ -254,26 +250,25 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
         set_key(table, key, value)
     for key, value in swept:
         set_key(table, key, value)
-    # The first loop has removed the keys of `single` from the sweep of the file. So a key in both comes from two flags.
-    lists = _lists(table["sweep"]) if swept and isinstance(table["sweep"], dict) else {}
-    for (key, value), (name, values) in itertools.product(single, lists.items()):
-        if key in (name, swept_key(name, values)) or _determine(name, values, key):
-            raise InputError.plainly(key, f"{key} is given twice: as {value!r}, and as sweep.{name}.")
+    # Each flag must have an effect in all experiments. `points` has lists in place of tuples, as `plain` has.
+    own = flatten(plain({key: value for key, value in table.items() if key != "sweep"}))
+    for _, point in points(table):
+        values = flatten(point)
+        for key, _ in single:
+            # A flag may set a table, such as "env.kwargs".
+            if any(f"{each}.".startswith(f"{key}.") and values.get(each) != value for each, value in own.items()):
+                raise InputError.plainly(key, f"{key} is given twice: as a setting, and in the sweep.")
 
 
 def _remove_from_sweep(table: Table, key: str) -> None:
-    """Remove a key from the sweep. Raises InputError if tables of the sweep determine the key."""
-    grid = table.get("sweep", {})
+    """Remove a key from the sweep."""
+    grid = table.get("sweep")
     if not isinstance(grid, dict):  # `combinations` refuses it
         return
     _remove(grid, key)
     for name, values in _lists(grid).items():
         if swept_key(name, values) == key:  # strategy = ["ga", "umda"] sweeps over strategy.name
             _remove(grid, name)
-        elif _determine(name, values, key):
-            # With sweep.strategy = [{…}, {…}] each table has its own strategy.survivors.
-            message = f"{key} cannot be set: the tables of sweep.{name} in the file determine it. Set it"
-            raise InputError.plainly(key, f"{message} in these tables.")
 
 
 def _remove(grid: Table, key: str) -> None:
@@ -282,26 +277,6 @@ def _remove(grid: Table, key: str) -> None:
     section, _, rest = key.partition(".")
     if isinstance(grid.get(section), dict):
         _remove(grid[section], rest)
-
-
-def _determine(name: str, values: Sequence[Any], key: str) -> bool:
-    """Return whether a sweep over the table `name` determines the setting `key` inside the table.
-
-    This is so if a value of the sweep sets `key`, or replaces the whole table.
-    """
-    inside = key.removeprefix(f"{swept_key(name, values)}.")
-    if inside == key:  # the key is not inside the table
-        return False
-    part = inside.partition(".")[0]
-    return not all(_keeps(name, value, part) for value in values)
-
-
-def _keeps(section: str, value: object, part: str) -> bool:
-    """Return whether a value of a sweep over a section keeps the section's setting `part`."""
-    if isinstance(value, str):  # a name alone
-        # In a section without a key for its name, the text replaces the whole table.
-        return part != NAMED_SECTIONS.get(section, part)
-    return isinstance(value, Mapping) and lacks_name(section, value) and part not in value
 
 
 def swept_key(key: str, values: Sequence[Any]) -> str:

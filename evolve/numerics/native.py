@@ -106,11 +106,6 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     library = load_library()
     if library is None:
         raise RuntimeError("the native kernels were not built")
-    return _bound(library, name, tuple(arguments), returns)
-
-
-@cache
-def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns: Any) -> Any:
     try:
         function = library[f"evolve_{name}"]  # a new object, whose types no other caller changes
     except AttributeError:

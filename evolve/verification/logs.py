@@ -411,7 +411,7 @@ def _played(config: Config, record: Record, scores: Scores) -> Bool:
     played: Bool = np.zeros(record.returns.shape, np.bool_)
     if config.least_population is not None:
         # In a growing population, a candidate plays all its episodes or none.
-        played[seen(record).any(axis=1)] = True
+        played[is_logged(record).any(axis=1)] = True
         return played
     current: Round | None = first_round(config.racing, *record.returns.shape)
     while current is not None:
@@ -420,7 +420,7 @@ def _played(config: Config, record: Record, scores: Scores) -> Bool:
     return played
 
 
-def seen(record: Record) -> Bool:
+def is_logged(record: Record) -> Bool:
     """Return [P, E]: whether the log shows that an episode was played."""
     return ~np.isnan(record.returns) | (record.lengths > 0) | record.fingerprints.any(axis=2)
 
@@ -430,6 +430,6 @@ def num_champion_episodes(config: Config, record: Record) -> int:
 
     The champion may have left the race early, if it has the same fitness as a candidate that stayed.
     """
-    last_seen = max(np.flatnonzero(seen(record)[record.champion_candidate]), default=0)
+    last_seen = max(np.flatnonzero(is_logged(record)[record.champion_candidate]), default=0)
     # A candidate plays whole rounds.
     return next(limit for limit in round_limits(config.racing, record.returns.shape[1]) if limit > last_seen)

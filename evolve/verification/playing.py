@@ -137,7 +137,7 @@ def _logged_episode(
     """Return an episode of a complete generation, with its return if the log shows that it was played."""
     record = run.records[generation]
     is_champion = candidate == int(record.champion_candidate)
-    played = logs.seen(record)[candidate, episode]
+    played = logs.is_logged(record)[candidate, episode]
     # The log shows no episode that failed in `reset`, but the number of the champion's episodes is known.
     if is_champion:
         played = played or episode < logs.num_champion_episodes(experiment.config, record)
