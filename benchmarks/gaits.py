@@ -20,13 +20,14 @@ from evolve import environments, store, training, verification
 from evolve.analysis import video
 from evolve.analysis.champion import Elite, elites_of
 from evolve.analysis.runs import script_ranks
-from evolve.analysis.video.encoders import FORMATS, check_film, library
+from evolve.analysis.video.encoders import Encoder, library
 from evolve.analysis.video.picture import font
 from evolve.cluster import Coordinator
 from evolve.errors import InputError
 from evolve.genome import Genomes, concatenate, pruned
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, generation_keys
+from evolve.store.disk import check_writable
 from evolve.training import Experiment
 from evolve.verification import choose_episode, make_engine
 
@@ -190,11 +191,10 @@ def film(run: store.StoredRun, cells: list[tuple[int, ...]], path: Path) -> None
             fps = engine.fps / 2
         frames += frames[-1:] * (FILM_STEPS // 2 + 1 - len(frames))  # a fallen walker lies still
         films.append([labelled(frame, _contacts(run, cell)) for frame in frames])
-    film = FORMATS[path.suffix](path, fps)
-    for number, pictures in enumerate(zip(*films, strict=True)):
-        if number % film.frames_per_picture == 0:
-            rows = [np.concatenate(pictures[n : n + 3], axis=1) for n in range(0, len(pictures), 3)]
-            film.write(library("PIL.Image").fromarray(np.concatenate(rows)), 1)
+    film = Encoder(path, fps, lossless=False)
+    for pictures in zip(*films, strict=True):
+        rows = [np.concatenate(pictures[n : n + 3], axis=1) for n in range(0, len(pictures), 3)]
+        film.write(library("PIL.Image").fromarray(np.concatenate(rows)), 1)
     film.close()
 
 
@@ -206,7 +206,7 @@ def main(argv: list[str] | None = None) -> int:
     """Print the report of a run; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="run files of a walker with an archive")
-    parser.add_argument("--film", type=Path, metavar="OUT", help="film gaits instead: a file .mp4 or .gif")
+    parser.add_argument("--film", type=Path, metavar="OUT", help="film gaits instead: a file .mp4")
     cells = "the cells of these gaits, a multiple of three"
     parser.add_argument("--cells", nargs="+", default=[], metavar="I,J", help=cells)
     options = parser.parse_args(argv)
@@ -214,7 +214,8 @@ def main(argv: list[str] | None = None) -> int:
         if not options.cells or len(options.cells) % 3:
             parser.error(f"--cells: expected {cells}, got {len(options.cells)}")
         try:
-            check_film(options.film)
+            video.check_library()
+            check_writable(options.film, (".mp4",))
         except InputError as error:
             parser.error(str(error))
         film(store.read(options.files[0]), [tuple(map(int, cell.split(","))) for cell in options.cells], options.film)

@@ -101,7 +101,7 @@ class Film(Exhibit):
         make: Films the same episodes again, into a file of another format. None on all ranks but rank 0.
     """
 
-    formats = tuple(video.FORMATS)
+    formats = video.FORMATS
 
     def __init__(
         self, title: str, mp4: bytes, jpeg: bytes, size: Sequence[int], make: Callable[[Path], Any] | None = None

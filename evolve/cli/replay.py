@@ -19,6 +19,7 @@ from evolve.environments.rendering import has_display
 from evolve.errors import InputError, RunError, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
+from evolve.store.disk import check_writable
 from evolve.training import Experiment, GenomeChoice, config_of, reload
 from evolve.verification import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
 from evolve.verification.playing import environment_of, environment_seed
@@ -74,7 +75,8 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
         cure = "Film it instead: --video OUT.mp4."
         raise InputError("--window", "a display (DISPLAY or WAYLAND_DISPLAY)", "none", cure)
     if options.video is not None:
-        video.check_film(options.video)
+        video.check_library()
+        check_writable(options.video, video.FORMATS)
         environments.draw_without_display()
         return "rgb_array"
     return "human" if options.window else None

@@ -16,7 +16,6 @@ from evolve.analysis import video
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
 from evolve.analysis.video import Film, Label, Subject, encoders, film_episodes, open_film
-from evolve.analysis.video.encoders import Gif
 from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter, fitting_font, font, shortened
 from evolve.environments import Recorder
 from evolve.errors import RunError
@@ -169,7 +168,7 @@ def test_letters_outside_ascii_are_no_boxes():
 
 def test_one_thread_encodes_a_film(tmp_path):
     """With several threads equal pictures may become different bytes. The encoder writes its settings to the file."""
-    film = encoders.Mp4(tmp_path / "film.mp4", 25.0)
+    film = encoders.Encoder(tmp_path / "film.mp4", 25.0, lossless=False)
     film.write(Image.new("RGB", (64, 48)), 2)
     film.close()
     assert b" threads=1 " in (tmp_path / "film.mp4").read_bytes()
@@ -178,7 +177,7 @@ def test_one_thread_encodes_a_film(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists the threads of a process")
 def test_a_film_starts_no_thread(tmp_path):
     before = set(os.listdir("/proc/self/task"))
-    film = encoders.Mp4(tmp_path / "film.mp4", 25.0)
+    film = encoders.Encoder(tmp_path / "film.mp4", 25.0, lossless=False)
     film.write(Image.new("RGB", (640, 480)), 1)
     assert set(os.listdir("/proc/self/task")) <= before
     film.close()
@@ -190,7 +189,8 @@ def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
         with contextlib.suppress(KeyError), open_film(tmp_path / name, 50, width=61) as film:
             for _ in range(100):  # more than the encoder keeps before it writes
                 film.add(frame, Label("x", "y", 0, 0.0))
-            assert len(list(tmp_path.iterdir())) == 1
+            if name == "x.mp4":  # a GIF is written at the end
+                assert len(list(tmp_path.iterdir())) == 1
             raise KeyError
     assert not list(tmp_path.iterdir())
     with pytest.raises(RunError, match="nothing has been filmed, as an"), open_film(tmp_path / "x.gif", 50):
@@ -204,50 +204,36 @@ def of_many_colours():
     return np.stack([x * 255 // 200, y * 255 // 150, 255 - (x + y) * 255 // 350], axis=-1).astype(np.uint8)
 
 
-def shown_by_gif(frame, folder):
-    """Return the colours that a GIF of one picture shows."""
-    film = Gif(folder / "goal.gif", 12.5)
-    film.write(Image.fromarray(frame), times=1)
+def shown_by_gif(frames, folder):
+    """Return the pictures of a GIF, [N, H, W, 3]."""
+    film = encoders.Encoder(folder / "film.mp4", 12.5, lossless=True)
+    for frame in frames:
+        film.write(Image.fromarray(frame), times=1)
     film.close()
-    with Image.open(folder / "goal.gif") as written:
-        return np.asarray(written.convert("RGB")).astype(int)
-
-
-def test_colours_that_fewer_colours_lose_become_rare_themselves(tmp_path, monkeypatch):
-    """A goal of 400 pixels that 63 colours show is lost by the few that are left beside the reserved ones."""
-    monkeypatch.setattr(encoders, "RARE_COLOURS", 56)
-    frame = of_many_colours()
-    frame[:, :100] = 250
-    frame[50:70, 20:40] = red = (200, 0, 0)
-    frame[50:56, 150:156] = green = (0, 160, 60)
-    shown = shown_by_gif(frame, tmp_path)
-    assert np.abs(shown[50:70, 20:40] - red).max() < 16
-    assert np.abs(shown[50:56, 150:156] - green).max() < 16
+    encoders.convert_to_gif(folder / "film.mp4", folder / "film.gif")
+    return read_film(folder / "film.gif")[0].astype(int)
 
 
 def test_a_small_part_of_a_gif_keeps_its_colour(tmp_path):
-    """63 colours of large areas would leave none for a goal of 36 pixels."""
+    """The colours of large areas leave some for goals of 400 and of 36 pixels."""
     frame = of_many_colours()
-    green = (0, 160, 60)
-    frame[50:56, 50:56] = green
-    shown = shown_by_gif(frame, tmp_path)
+    frame[50:70, 20:40] = red = (200, 0, 0)
+    frame[50:56, 50:56] = green = (0, 160, 60)
+    (shown,) = shown_by_gif([frame], tmp_path)
+    assert np.abs(shown[50:70, 20:40] - red).max() < 16
     assert np.abs(shown[50:56, 50:56] - green).max() < 16
     assert np.abs(shown - frame).max() < 64
 
 
 def test_a_body_that_moves_in_a_gif_leaves_no_shadow(tmp_path):
-    """The white that the second picture uncovers is the white of the first; another entry of the palette is close."""
-    film = Gif(tmp_path / "moving.gif", 12.5)
+    """The white that the second picture uncovers is the white of the first."""
+    frames = []
     for place in (0, 50):
         frame = of_many_colours()
         frame[:, :100] = 255
-        frame[50:56, 150:156] = (0, 160, 60)  # lets colours of small parts into the palette
         frame[:60, place : place + 40] = (255, 253, 253)
-        film.write(Image.fromarray(frame), times=1)
-    film.close()
-    with Image.open(tmp_path / "moving.gif") as written:
-        written.seek(1)
-        assert (np.asarray(written.convert("RGB"))[:, :45] == 255).all()
+        frames.append(frame)
+    assert (shown_by_gif(frames, tmp_path)[1, :, :45] == 255).all()
 
 
 def test_the_network_is_below_a_wide_frame():

@@ -18,7 +18,7 @@ from evolve import environments, verification
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import DrawnNetwork, network_of
 from evolve.analysis.statistics import number
-from evolve.analysis.video.encoders import FORMATS, Gif, Mp4, check_film, check_library, still
+from evolve.analysis.video.encoders import FORMATS, Encoder, check_library, convert_to_gif, still
 from evolve.analysis.video.picture import Label, Painter, fits
 from evolve.environments import Engine, Mode, Recorder
 from evolve.environments.envpool_engine import can_draw
@@ -32,7 +32,9 @@ from evolve.verification import EachStep, Episode
 
 _TITLE = 1.0  # seconds for which a title is shown
 _END = 0.5  # seconds for which the last picture stays
-_GIF_WIDTH = 640  # pixels by default, since wide GIFs are large
+# GIFs are large, so by default they have a small width in pixels, and about this number of pictures per second.
+_GIF_WIDTH = 640
+_GIF_FPS = 12.5
 PAGE_WIDTH = 800
 """The largest width of a film for a page or a notebook, in pixels."""
 
@@ -42,19 +44,21 @@ class Film:
 
     Args:
         encoder: Writes the pictures.
-        fps: Frames per second.
+        fps: Pictures per second.
+        frames_per_picture: The number of the environment's frames for each picture.
         width: The largest width, in pixels.
         with_network: Whether the film has room for a network beside the frames.
     """
 
-    def __init__(self, encoder: Mp4 | Gif, fps: float, width: int | None, with_network: bool) -> None:
+    def __init__(
+        self, encoder: Encoder, fps: float, frames_per_picture: int, width: int | None, with_network: bool
+    ) -> None:
         self._encoder = encoder
         self._fps = fps
+        self.frames_per_picture = frames_per_picture
         self._width = width
         self._with_network = with_network
         self._painter: Painter | None = None
-        self.frames_per_picture = encoder.frames_per_picture
-        """The number of the environment's frames for each picture of the film."""
         self.last: Any = None
         """The last picture; None if the film has no picture yet."""
 
@@ -71,7 +75,7 @@ class Film:
     def hold(self, seconds: float) -> None:
         """Show the last picture for longer."""
         if self.last is not None:
-            self._encoder.write(self.last, math.ceil(seconds * self._fps / self.frames_per_picture))
+            self._encoder.write(self.last, math.ceil(seconds * self._fps))
 
     def _painter_for(self, frame: UInt8) -> Painter:
         if self._painter is None:
@@ -84,26 +88,38 @@ def open_film(path: Path, fps: float, width: int | None = None, with_network: bo
     """Yield a film that is written while it is made. The whole film replaces `path`; an error leaves `path` as it was.
 
     path: Its name ends with one of `FORMATS`.
+    fps: Frames of the environment per second.
     width: The largest width, in pixels. A GIF has 640 by default.
     with_network: Whether the film has room for a network beside the frames.
 
     Raises InputError if the file cannot be written, and RunError if the film has no picture.
     """
-    if width is None and path.suffix == ".gif":
-        width = _GIF_WIDTH
-    with disk.explain_write_errors(path), disk.atomic_write(path) as partial:
-        encoder = FORMATS[path.suffix](partial, fps)
-        film = Film(encoder, fps, width, with_network)
+    is_gif = path.suffix == ".gif"
+    frames_per_picture = 1
+    if is_gif:
+        width = width or _GIF_WIDTH
+        frames_per_picture = max(1, round(fps / _GIF_FPS))
+    pictures_per_second = fps / frames_per_picture
+    with (
+        disk.explain_write_errors(path),
+        disk.atomic_write(path) as partial,
+        tempfile.TemporaryDirectory() as directory,
+    ):
+        written = Path(directory) / "film.mp4" if is_gif else partial
+        encoder = Encoder(written, pictures_per_second, lossless=is_gif)
+        film = Film(encoder, pictures_per_second, frames_per_picture, width, with_network)
         try:
             yield film
+            if film.last is None:
+                raise RunError("nothing has been filmed, as an episode that fails in reset has no picture")
         except BaseException:
             # The film is given up. Report the first error.
             with suppress(Exception):
                 encoder.close()
             raise
         encoder.close()
-        if film.last is None:
-            raise RunError("nothing has been filmed, as an episode that fails in reset has no picture")
+        if is_gif:
+            convert_to_gif(written, partial)
 
 
 def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experiment, str]:
