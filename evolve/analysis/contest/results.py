@@ -11,9 +11,9 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evolve.analysis import contest
 from evolve.errors import InputError, pluralize
@@ -26,9 +26,6 @@ MAX_SPREAD = 0.035
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
 """The verdicts, see `ContestFile.assess`."""
 _PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")
-_LARGEST_PRICE = 1e7  # of an hour; seven digits
-_MOST_WORKERS = 2**20
-_SHORTEST, _LONGEST = 1e-6, 1e9  # seconds of a leg
 _LARGEST = 2**24  # bytes of a file; a contest file is much smaller
 _SIGNATURE = "signature"
 
@@ -54,7 +51,7 @@ def score(seconds: Sequence[float]) -> float:
 
 
 class StoredPart(BaseModel):
-    """Base of all parts of a file: immutable, without unknown fields."""
+    """Base of all parts of a file: immutable, without unknown fields. A number must be one that a contest can have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -92,7 +89,7 @@ class Repeat(StoredPart):
     load: the load average at the end.
     """
 
-    seconds: float
+    seconds: Annotated[float, Field(gt=1e-6, lt=1e9)]  # times are divided by one another
     passes: int
     legs: dict[str, float]
     playing: float
@@ -114,14 +111,14 @@ class ContestRow(StoredPart):
     repeats: all repeats.
     """
 
-    workers: int
+    workers: Annotated[int, Field(ge=1, lt=2**20)]
     hosts: tuple[int, ...]
     mpi: str
     backend: str
     device: str
     known: dict[str, str]
     legs: dict[str, LegDigest]
-    repeats: tuple[Repeat, ...]
+    repeats: Annotated[tuple[Repeat, ...], Field(min_length=1)]
 
     @property
     def times(self) -> list[float]:
@@ -154,10 +151,10 @@ class ContestRow(StoredPart):
 
 
 class Price(StoredPart):
-    """The price of an hour of the machine. currency: may be ""."""
+    """The price of an hour of the machine. currency: printable; may be ""."""
 
-    currency: str
-    hour: float
+    currency: Annotated[str, Field(pattern=r"^[^\pC\pZ]*$")]
+    hour: Annotated[float, Field(ge=0, lt=1e7)]
 
     def of(self, seconds: float) -> float:
         """Return the price of some seconds."""
@@ -195,7 +192,7 @@ class ContestFile(StoredPart):
     price: Price | None
     load_before: tuple[float, ...]
     system: dict[str, str | int | float | None]
-    rows: tuple[ContestRow, ...]
+    rows: Annotated[tuple[ContestRow, ...], Field(min_length=1)]
 
     @property
     def best(self) -> ContestRow:
@@ -300,7 +297,12 @@ def read(path: Path) -> ContestFile:
         wrong = error.errors()[0]
         where = ".".join(str(part) for part in wrong["loc"])
         raise InputError(str(path), f"a contest file ({where}: {wrong['msg']})", "another one") from None
-    _check(found, path)
+    legs = set(contest.LEGS_OF_VERSION[version])
+    if found.size not in contest.SIZES or any(set(row.legs) != legs for row in found.rows):
+        raise InputError(str(path), "a whole contest", "missing parts, or an unknown size")
+    verdict, why = found.assess()
+    if verdict == DIFFERENT:
+        raise InputError(str(path), "the work of the contest", f"different work ({why})")
     return found
 
 
@@ -316,24 +318,3 @@ def _contents(path: Path) -> dict[str, Any]:
     if not isinstance(contents, dict) or _SIGNATURE not in contents:
         raise InputError(str(path), "a JSON file that evolve contest wrote", "another one")
     return contents
-
-
-def _check(found: ContestFile, path: Path) -> None:
-    """Raise InputError for contents that no contest writes."""
-    legs = set(contest.LEGS_OF_VERSION[found.contest])
-    # Times are divided by one another, so they must be above 0. `default=0` refuses a row without repeats.
-    are_whole = all(
-        set(row.legs) == legs
-        and 1 <= row.workers < _MOST_WORKERS
-        and min(row.times, default=0) > _SHORTEST
-        and max(row.times) < _LONGEST
-        for row in found.rows
-    )
-    if found.size not in contest.SIZES or not found.rows or not are_whole:
-        raise InputError(str(path), "a whole contest", "missing parts, or a size or numbers that no contest has")
-    price = found.price
-    if price is not None and not (price.currency.isprintable() and 0 <= price.hour < _LARGEST_PRICE):
-        raise InputError(str(path), "a price of an hour that --price takes", f"{price.currency}{price.hour:g}/h")
-    verdict, why = found.assess()
-    if verdict == DIFFERENT:
-        raise InputError(str(path), "the work of the contest", f"different work ({why})")
