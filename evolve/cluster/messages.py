@@ -3,12 +3,12 @@
 A message is a record (a frozen dataclass), and travels as one buffer, its frame. The fields of a record are arrays,
 numbers, texts, or other records. A leaf is an array, a number or a text, in the message or in one of its records.
 
-A frame begins with int64 words: the kind of the message, the number of words, and then for each leaf its type code,
-its number of dimensions, and its shape. The bytes of the leaves follow, each leaf aligned to eight bytes. Both ends
-know the fields of a kind, so a frame does not name them.
+A frame begins with the size of its header, an int64. The header is JSON: the kind of the message, and the leaves in the
+order of the fields. Of an array it has the type and the shape; the bytes of the arrays follow, each aligned to eight
+bytes. Both ends know the fields of a kind, so a frame does not name them.
 """
 
-import math
+import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
@@ -20,11 +20,6 @@ from numpy.typing import NDArray
 
 from evolve.genome import NO_GENOMES, Genomes, GenomeSource
 from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults
-
-_DTYPES = tuple(map(np.dtype, ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8", "i1", "<i2", "<u2", "<u4", "<f2")))
-_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
-_TEXT = len(_DTYPES)
-"""The type code of a text, which travels as UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +128,11 @@ class Ended:
     """Between the ranks of a script: the sender's script has ended. The sender will not answer."""
 
 
-ToWorker = Setup | Chunk | Update | Question | Kill | Dismiss | Ended
-"""The messages to a worker. A worker sends `Dismiss` and `Ended`, too."""
 JobMessage = ChunkResults | Answer | FailedEpisode
 """The messages to the coordinator that belong to a job; `serial` is the number of the job."""
-Message = ToWorker | JobMessage | Heartbeat | WorkerError | StopRequest
+Message = (
+    Setup | Chunk | Update | Question | JobMessage | Heartbeat | WorkerError | StopRequest | Kill | Dismiss | Ended
+)
 _KINDS: tuple[type[Any], ...] = get_args(Message)
 
 
@@ -153,22 +148,24 @@ def decode(frame: NDArray[np.uint8]) -> Message:
 
 def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
     """Return the frame of a record. Its type must be one of `kinds`."""
-    # The second word is the number of words, which is known only after the last leaf.
-    words, parts = [kinds.index(type(record)), 0], list[Any]()
+    header: list[Any] = [kinds.index(type(record))]
+    parts: list[Any] = []
     for leaf in _leaves(type(record), _without_lazy_genomes(record)):
-        code, shape, size, part = _as_bytes(leaf)
-        words += (code, len(shape), *shape)
-        parts += (part, bytes(-size % 8))
-    words[1] = len(words)
-    header = struct.pack(f"<{len(words)}q", *words)
-    return np.frombuffer(bytearray().join([header, *parts]), np.uint8)
+        if isinstance(leaf, np.ndarray):
+            header.append([leaf.dtype.str, leaf.shape])
+            parts += (np.ascontiguousarray(leaf), bytes(-leaf.nbytes % 8))
+        else:
+            header.append(leaf)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return np.frombuffer(bytearray().join([struct.pack("<q", len(text)), text, *parts]), np.uint8)
 
 
 def record_of(frame: NDArray[np.uint8], kinds: Sequence[type[Any]]) -> Any:
     """Return the record of a frame; its arrays are views into the frame."""
-    kind, size = struct.unpack_from("<2q", frame.data)
-    words = frame[: 8 * size].view("<i8").tolist()
-    return _build(kinds[kind], _read(frame, words))
+    (size,) = struct.unpack_from("<q", frame.data)
+    kind, *leaves = json.loads(frame[8 : 8 + size].tobytes())
+    return _build(kinds[kind], _read(frame, 8 + size, leaves))
 
 
 def _without_lazy_genomes(record: Any) -> Any:
@@ -178,35 +175,16 @@ def _without_lazy_genomes(record: Any) -> Any:
     return record
 
 
-def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
-    """Return the type code of a leaf, its shape, its size in bytes, and a buffer with its bytes."""
-    if isinstance(leaf, str):
-        # UTF-8 cannot encode a lone surrogate. Python uses surrogates for bytes in file names that are not UTF-8.
-        text = leaf.encode("utf-8", "backslashreplace")
-        return _TEXT, (len(text),), len(text), text
-    # A Python number becomes an array without dimensions, and `_read` returns it as a Python number.
-    array = np.asarray(leaf, order="C")
-    return _CODES[array.dtype], array.shape, array.nbytes, array
-
-
-def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
-    """Yield the leaves of a frame that begins with `words`: texts, Python numbers, and arrays."""
-    # `at` is the byte at which the next leaf begins, and `word` is the index of its type code.
-    at, word = 8 * len(words), 2
-    while word < len(words):
-        code, dimensions = words[word : word + 2]
-        shape = words[word + 2 : word + 2 + dimensions]
-        word += 2 + dimensions
-        dtype = _DTYPES[0] if code == _TEXT else _DTYPES[code]
-        size = math.prod(shape) * dtype.itemsize
-        array = frame[at : at + size].view(dtype)
-        if code == _TEXT:
-            yield array.tobytes().decode(errors="replace")
-        elif not shape:
-            yield array.item()
+def _read(frame: NDArray[np.uint8], at: int, leaves: list[Any]) -> Iterator[Any]:
+    """Yield the leaves of a header, with arrays in place of their types and shapes. at: where the arrays begin."""
+    for leaf in leaves:
+        if isinstance(leaf, list):
+            dtype, shape = leaf
+            array: NDArray[Any] = np.ndarray(shape, dtype, frame.data, at)
+            at += array.nbytes + -array.nbytes % 8
+            yield array
         else:
-            yield array.reshape(shape)
-        at += size + -size % 8
+            yield leaf
 
 
 def _build(kind: Any, leaves: Iterator[Any]) -> Any:

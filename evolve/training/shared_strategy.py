@@ -64,13 +64,10 @@ class StateHeader:
 
 @dataclass(frozen=True)
 class StateArray:
-    """To a worker: an array of the state, by its name in a checkpoint.
-
-    expanded: [1, …], the array with an additional axis. An array without axes would arrive as a Python number.
-    """
+    """To a worker: an array of the state, by its name in a checkpoint."""
 
     name: str
-    expanded: NDArray[Any]
+    values: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -156,7 +153,7 @@ class SharedStrategy:
                 weights, mask = _START
                 arrays |= {weights: genome.weights, mask: genome.mask}
             header = StateHeader(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
-            records = [header, *(StateArray(name, array[None]) for name, array in arrays.items())]
+            records = [header, *(StateArray(name, np.asarray(array)) for name, array in arrays.items())]
             # `update` takes pairs of a frame and the rank of a worker to skip. Rank 0 is no worker.
             skipped = 0
             self._coordinator.update(((frame_of(record, _KINDS), skipped) for record in records), version)
@@ -253,8 +250,8 @@ class StrategyReplica:
         match record_of(content, _KINDS):
             case StateHeader() as header:
                 self._header, self._arrays = header, {}
-            case StateArray(name, expanded):
-                self._arrays[name] = np.array(expanded[0])  # not a view, which would keep the message
+            case StateArray(name, values):
+                self._arrays[name] = values.copy()  # not a view, which would keep the message
             case ColumnSums(start, sums):
                 self._sums[start : start + len(sums)] = sums
             case TellResults() as results:
