@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from evolve import environments, networks
 from evolve.config import Config, parse
 from evolve.numerics import cupy_device, device
-from evolve.numerics.device_protocol import WIDTH, Transfers
+from evolve.numerics.device_protocol import WIDTH
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys
 from evolve.strategies import initial_genomes
@@ -163,7 +163,6 @@ class _IdleQueue:
 
     def __init__(self, owner: _IdleDevice) -> None:
         self._owner = owner
-        self.transfers = Transfers()
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         self._timed(ctypes.memmove, target, source.ctypes.data, source.nbytes)

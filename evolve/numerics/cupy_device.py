@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError, Setting, how_to_install, one_line
-from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError, Transfers, local_ranks
+from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError, local_ranks
 
 _PACKAGE = Path(__file__).parents[1]
 _KERNEL_PACKAGES = ("numerics", "networks", "environments", "rollouts")  # packages with a folder `kernels`
@@ -347,7 +347,6 @@ class CupyQueue:
     """A CUDA stream, a `device_protocol.Queue`."""
 
     def __init__(self, device: CupyDevice) -> None:
-        self.transfers = Transfers()
         self._device = device
         # The arrays of running copies. Without a reference, page-locked memory could be reused during the copy.
         self._under_way: list[NDArray[Any]] = []
@@ -358,12 +357,10 @@ class CupyQueue:
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
-        self.transfers.up += source.nbytes
         self._copy(target, source.ctypes.data, source, _TO_DEVICE)
 
     def download(self, source: int, target: NDArray[Any]) -> None:
         """Copy from an address of the device into an array of the host."""
-        self.transfers.down += target.nbytes
         self._copy(target.ctypes.data, source, target, _TO_HOST)
 
     def _copy(self, target: int, source: int, array: NDArray[Any], direction: int) -> None:

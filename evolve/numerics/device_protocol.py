@@ -6,7 +6,6 @@ A device has its own memory, and works while the host goes on. Only explicit cal
 import ctypes
 import os
 import re
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -36,8 +35,6 @@ class Queue(Protocol):
 
     Arrays must be C-contiguous. Until `wait` returns, the queue keeps them alive, and the caller must not change them.
     """
-
-    transfers: "Transfers"
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
@@ -89,14 +86,6 @@ class DeviceMemoryError(Exception):
 
     def __init__(self, needed: int, free: int) -> None:
         super().__init__(f"{needed:,} bytes needed, {free:,} free")
-
-
-@dataclass
-class Transfers:
-    """Counts of the bytes copied to a device and from it."""
-
-    up: int = 0
-    down: int = 0
 
 
 def local_ranks() -> tuple[int, int]:

@@ -278,20 +278,16 @@ class HostInference(Inference):
         return self._outputs[: self._n]
 
 
-def make_inference(
-    network: Network, slots: int, action_size: int, backend: Backend, normalize: bool, check: bool
-) -> Inference:
+def make_inference(network: Network, slots: int, action_size: int, backend: Backend, normalize: bool) -> Inference:
     """Return the inference of B = `slots` slots by a back end.
 
     A network without a device step, such as a network of another package, runs on the host.
-
-    check: See `DeviceInference`.
     """
     batch = network.batch(slots, backend)
     if backend == "cupy":
         step = device_step(batch)
         if step is not None:
-            return DeviceInference(batch, step, normalize, check)
+            return DeviceInference(batch, step, normalize)
         backend = "native" if native.available() else "numpy"
     observations = np.zeros((slots, network.observation_size), np.float32)
     return HostInference(batch, observations, action_size, backend, normalize, NETWORKS.name_of(network))
@@ -303,10 +299,6 @@ def device_step(batch: Batch) -> DeviceStep | None:
     return kernel if isinstance(kernel, DeviceStep) else None
 
 
-class UnexpectedCopyError(Exception):
-    """A tick of a rollout has copied more or fewer bytes between host and device than observations and actions."""
-
-
 class DeviceInference(Inference):
     """The inference on the device of this process.
 
@@ -314,30 +306,22 @@ class DeviceInference(Inference):
         batch: A batch of B slots on the device.
         step: The device step of that batch.
         normalize: Whether networks see normalized observations.
-        check: Whether a tick raises UnexpectedCopyError if it copies anything else than observations and actions.
 
     Raises:
         DeviceMemoryError: The device has too little memory.
     """
 
-    def __init__(self, batch: Batch, step: DeviceStep, normalize: bool, check: bool) -> None:
+    def __init__(self, batch: Batch, step: DeviceStep, normalize: bool) -> None:
         hashes = _DeviceHashes(step)
         normalizer = _DeviceNormalizer(step) if normalize else None
         super().__init__(step.observations, batch, hashes, normalizer)
         self.device_step = step
         self._addresses = (0 if normalizer is None else normalizer.address), hashes.address
-        self._check = check
 
     def begin(self, n: int) -> None:
         """Begin a step of the first n slots."""
         self._n = n
-        step = self.device_step
-        transfers = step.arrays.queue.transfers
-        before = transfers.up, transfers.down
-        step.begin(n, *self._addresses)
-        copied = transfers.up - before[0], transfers.down - before[1]
-        if self._check and copied != (step.observations[:n].nbytes, step.actions[:n].nbytes):
-            raise UnexpectedCopyError(f"a tick copied {copied[0]:,} bytes to the device and {copied[1]:,} from it")
+        self.device_step.begin(n, *self._addresses)
 
     def finish(self) -> Float32:
         """Return [n, A]: the outputs of the step that was begun."""

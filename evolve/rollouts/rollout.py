@@ -118,7 +118,6 @@ class Rollout:
         backend: The back end of the network; all back ends give the same bits.
         max_episode_seconds: The time limit of an episode, see `FailureDetector`.
         normalize: Whether networks see normalized observations.
-        check: Whether a tick on a device raises UnexpectedCopyError if it copies more than observations and actions.
         queue: The queue of episodes, which rollouts may share. By default the rollout has its own.
         max_steps: The number of steps after which an episode ends. By default only its environment ends it.
 
@@ -137,7 +136,6 @@ class Rollout:
         backend: Backend,
         max_episode_seconds: float = math.inf,
         normalize: bool = False,
-        check: bool = False,
         queue: EpisodeQueue | None = None,
         max_steps: int | None = None,
     ) -> None:
@@ -146,7 +144,7 @@ class Rollout:
         """The seconds that environments were at work."""
         self.engine = engine
         self._max_steps = max_steps
-        self.inference = make_inference(network, slots, engine.action_size, backend, normalize, check)
+        self.inference = make_inference(network, slots, engine.action_size, backend, normalize)
         self._observations = self.inference.observations
         self.detector = FailureDetector(engine, self._observations, max_episode_seconds)
         self._failures: list[EpisodeFailure] = []

@@ -152,7 +152,7 @@ def _needed(experiment: Experiment, slots: int) -> int:
     before = device().allocated
     config = experiment.config
     made = _device_rollout(config, slots) or make_inference(
-        experiment.network, slots, experiment.action_size, "cupy", config.normalize_observations, check=False
+        experiment.network, slots, experiment.action_size, "cupy", config.normalize_observations
     )
     needed = device().allocated - before
     # Free the memory before the next measurement.
@@ -218,7 +218,7 @@ def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> R
     engine = environments.make(config.env, slots, compiled=chosen != "numpy", threads=num_threads(config))
     network = networks.make(config.network, engine.observation_size, engine.action_size)
     seconds, normalize = config.env.max_episode_seconds, config.normalize_observations
-    return Rollout(engine, network, slots, chosen, seconds, normalize, config.compute.check, queue)
+    return Rollout(engine, network, slots, chosen, seconds, normalize, queue)
 
 
 @dataclass(frozen=True)

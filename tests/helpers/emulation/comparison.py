@@ -20,7 +20,7 @@ def played(network: Network, action_size: int, backend: str, slots: int, steps: 
     O, everybody = network.observation_size, np.arange(slots)
     rng = np.random.Generator(np.random.Philox(slots))
     genomes = concatenate(*(network.init(Stream(slot, Purpose.INIT)) for slot in range(slots)))
-    inference = make_inference(network, slots, action_size, backend, normalize=True, check=True)
+    inference = make_inference(network, slots, action_size, backend, normalize=True)
 
     def load(who, seed: int) -> None:
         normalizers = rng.uniform(0.5, 2, (len(who), 2, O)).astype(np.float32)

@@ -22,7 +22,7 @@ from emulation.instructions import Form
 from emulation.ptx import translate
 from evolve.errors import RunError
 from evolve.numerics import cupy_device, device
-from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, DeviceMemoryError, Transfers
+from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, DeviceMemoryError
 
 _POISON = 0xFE
 """The value of bytes that must not be read: as a float32 -1.7e38, as an address invalid."""
@@ -219,12 +219,10 @@ class EmulatedQueue:
 
     def __init__(self, owner: EmulatedDevice) -> None:
         self._device = owner
-        self.transfers = Transfers()
         self._work: list[Callable[[], None]] = []
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
-        self.transfers.up += source.nbytes
         before = self._checked(source).tobytes()
 
         def copy() -> None:
@@ -237,7 +235,6 @@ class EmulatedQueue:
 
     def download(self, source: int, target: NDArray[Any]) -> None:
         """Copy from an address of the device into an array of the host, which until then holds nonsense."""
-        self.transfers.down += target.nbytes
         self._checked(target).reshape(-1).view(np.uint8)[:] = _POISON
 
         def copy() -> None:

@@ -213,13 +213,6 @@ def test_freed_memory_cannot_be_used(device):
         queue.wait()
 
 
-def test_copies_are_counted(device):
-    queue, memory, x = device.queue(), device.allocate(256), zeros()
-    queue.upload(memory.address, x)
-    queue.download(memory.address, x)
-    assert (queue.transfers.up, queue.transfers.down) == (256, 256)
-
-
 def test_launches_are_checked_at_once(device):
     queue = device.queue()
     with pytest.raises(TypeError, match=r"evolve_copy has parameters of \[1, 1\] words, got \[1\]"):
