@@ -224,7 +224,7 @@ class Coordinator:
         submitted = 0
         done = 0
         with Watchdog(spec.max_episode_seconds, fatal=self._exit_on_hang) as watchdog:
-            rollout.make_genomes_within(watchdog.paused)  # generating genomes may take long, which is not a hang
+            rollout.queue.generating = watchdog.paused  # generating genomes may take long, which is not a hang
             rollout.call_on_fault(watchdog.pat)  # within a tick, several episodes may hang one after another
             while done < len(items):
                 self._check_stop()

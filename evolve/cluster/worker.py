@@ -310,7 +310,7 @@ class Worker:
         self._longest_silence = rollout.max_episode_seconds / 4  # far below the patience of rank 0
         # Within one tick, several hanging episodes may be interrupted one after another: report after each.
         rollout.call_on_fault(self._send_heartbeat)
-        rollout.make_genomes_within(self._generating)
+        rollout.queue.generating = self._generating
         self._send_heartbeat()
 
     def _compare_trial(self, fingerprints: list[str]) -> None:

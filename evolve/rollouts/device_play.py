@@ -10,7 +10,6 @@ import ctypes
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -38,8 +37,9 @@ class RolloutInHalves:
     """
 
     def __init__(self, make_half: "Callable[[EpisodeQueue], Rollout | DeviceRollout]") -> None:
-        self._queue = EpisodeQueue()
-        self.halves = make_half(self._queue), make_half(self._queue)
+        self.queue = EpisodeQueue()
+        """The episodes that wait for a slot, of both halves."""
+        self.halves = make_half(self.queue), make_half(self.queue)
         self.whole_episodes = self.halves[0].whole_episodes
         self.max_episode_seconds = self.halves[0].max_episode_seconds
 
@@ -57,14 +57,14 @@ class RolloutInHalves:
     @property
     def pending(self) -> int:
         """The number of episodes that are queued or running."""
-        return len(self._queue) + sum(half.running for half in self.halves)
+        return len(self.queue) + sum(half.running for half in self.halves)
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes. A half that is not in the middle of a tick begins some of them at once."""
-        self._queue.append(batch)
+        self.queue.append(batch)
         free = [half for half in self.halves if not half.begun]
         for i, half in enumerate(free):
-            half.fill(most=ceil_div(len(self._queue), len(free) - i))  # an equal share
+            half.fill(most=ceil_div(len(self.queue), len(free) - i))  # an equal share
 
     def tick(self) -> EpisodeResults | None:
         """Advance one half while the device works for the other half; return the results of ended episodes, or None."""
@@ -77,8 +77,8 @@ class RolloutInHalves:
         # While this half steps its environments, the device computes the networks of the other half.
         results = one.finish() if one.begun else None
         # Episodes may have been submitted while both halves were in the middle of a tick. Spread them evenly.
-        if len(self._queue) or not one.running:
-            share = ceil_div(len(self._queue) + other.running - one.running, 2)  # then both halves play equally many
+        if len(self.queue) or not one.running:
+            share = ceil_div(len(self.queue) + other.running - one.running, 2)  # then both halves play equally many
             one.fill(most=max(1, share))
         if one.running:
             one.begin()
@@ -102,10 +102,6 @@ class RolloutInHalves:
         """Set a function to be called at every failure or interruption of an environment."""
         for half in self.halves:
             half.call_on_fault(callback)
-
-    def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Set a function that returns a context manager. It is entered while genomes are generated."""
-        self._queue.generating = context
 
 
 MOST_COLUMNS = 4

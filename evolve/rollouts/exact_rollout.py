@@ -15,7 +15,6 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread, stack_size
 
@@ -70,7 +69,7 @@ class ExactRollout(_WholeEpisodes):
     Args:
         play: Plays the episodes in its slots.
         max_episode_seconds: The limit of an episode's wall time. Exact episodes are too short to reach it.
-        queue: The queue from which the rollout takes episodes. Other rollouts may share it.
+        queue: The queue from which the rollout takes episodes.
     """
 
     def __init__(self, play: Play, max_episode_seconds: float, queue: EpisodeQueue) -> None:
@@ -78,7 +77,8 @@ class ExactRollout(_WholeEpisodes):
         self.environment_seconds = 0.0
         """The seconds of playing. A kernel steps environments and networks together, so both are included."""
         self.play = play
-        self._queue = queue
+        self.queue = queue
+        """The episodes that wait for a feed. Other rollouts may share them."""
         self._held: EpisodesToBegin | None = None  # taken from the queue, and waiting until no episode runs
         self._traces = "none"
         self._best_of = 0
@@ -95,7 +95,7 @@ class ExactRollout(_WholeEpisodes):
     @property
     def pending(self) -> int:
         """The number of episodes that have not ended: queued, held, waiting or being played."""
-        return len(self._queue) + self.running - self.play.finished
+        return len(self.queue) + self.running - self.play.finished
 
     @property
     def running(self) -> int:
@@ -108,7 +108,7 @@ class ExactRollout(_WholeEpisodes):
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes."""
-        self._queue.append(batch)
+        self.queue.append(batch)
 
     def tick(self) -> EpisodeResults | None:
         """Play for some milliseconds; return the results of finished episodes, or None if there are none yet.
@@ -126,7 +126,7 @@ class ExactRollout(_WholeEpisodes):
             return
         episodes, self._held = self._held, None
         if episodes is None:
-            episodes = self._queue.take(min(most, self.play.feed_size, room))
+            episodes = self.queue.take(min(most, self.play.feed_size, room))
         if episodes is None:
             return
         # Slots with factors (`FactoredGenomes`) share one centre. Genomes of another centre wait until no episode runs.
@@ -140,7 +140,7 @@ class ExactRollout(_WholeEpisodes):
         busy = self._busy
         begin = time.perf_counter()
         # End the call at a free slot only if `fill` can use it: if no episodes are held, and the limit is not reached.
-        more = len(self._queue) > 0 and self._held is None and self.play.running < self.most_running
+        more = len(self.queue) > 0 and self._held is None and self.play.running < self.most_running
         made = self.play.run(self.steps, more)
         seconds = time.perf_counter() - begin
         self._count(made, busy, seconds, seconds)
@@ -191,17 +191,13 @@ class ExactRollout(_WholeEpisodes):
 
     def clear(self) -> None:
         """Drop all episodes."""
-        self._queue.clear()
+        self.queue.clear()
         self._held = None
         self.play.clear()
         self._steps_played, self._seconds_played = 0, 0.0
 
     def close(self) -> None:
         """Do nothing: there are no environments."""
-
-    def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Set a function that returns a context manager. It is entered while genomes are generated."""
-        self._queue.generating = context
 
     def _feed(self, episodes: EpisodesToBegin) -> None:
         """Give episodes to `play`."""
@@ -238,7 +234,7 @@ class ExactRollout(_WholeEpisodes):
             step_hashes=played.step_hashes,
             traced=traced,
             traces=played.traces[: len(traced)],
-            **self._queue.take_descriptions(),
+            **self.queue.take_descriptions(),
         )
 
 
@@ -255,15 +251,16 @@ class ThreadedRollout(_WholeEpisodes):
     """
 
     def __init__(self, make_part: Callable[[EpisodeQueue], ExactRollout], threads: int, least_feed: int) -> None:
-        self._queue = EpisodeQueue()
-        queues = [self._queue, *(EpisodeQueue(shared_with=self._queue) for _ in range(threads - 1))]
+        self.queue = EpisodeQueue()
+        """The queue of the thread that calls `tick`. The queues of the other threads take from the same batches."""
+        queues = [self.queue, *(EpisodeQueue(shared_with=self.queue) for _ in range(threads - 1))]
         self._parts = [make_part(queue) for queue in queues]
         self._own, *self._others = self._parts
         self.max_episode_seconds = self._parts[0].max_episode_seconds
         self.pending = 0
         """The number of episodes whose results were not returned yet."""
         self._playing: set[ExactRollout] = set()
-        self._shared = ThreadsState(self._queue, threads, least_feed)
+        self._shared = ThreadsState(self.queue, threads, least_feed)
         # The size holds for all threads that this process starts later, so it is restored below.
         earlier = stack_size(_STACK_BYTES)
         try:
@@ -287,7 +284,7 @@ class ThreadedRollout(_WholeEpisodes):
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes, and let other threads play them."""
-        self._queue.append(batch)
+        self.queue.append(batch)
         self.pending += len(batch)
         self._shared.fair_share = ceil_div(self.pending, len(self._parts))
         for part in self._parts:
@@ -331,16 +328,12 @@ class ThreadedRollout(_WholeEpisodes):
         self.clear()
         self._stop()
 
-    def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Set a function that returns a context manager. It is entered while this thread generates genomes."""
-        self._own.make_genomes_within(context)
-
     def _start(self) -> None:
         """Let idle threads play, one for each feed that the waiting episodes fill."""
-        if not len(self._queue):
+        if not len(self.queue):
             return
         idle = [part for part in self._others if part not in self._playing]
-        feeds = ceil_div(len(self._queue), self._shared.feed_size())
+        feeds = ceil_div(len(self.queue), self._shared.feed_size())
         # If the part of this thread has no episodes, it takes a feed in the next tick.
         own_feeds = 0 if self._own.running else 1
         for part in idle[: feeds - own_feeds]:

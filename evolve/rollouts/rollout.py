@@ -4,7 +4,6 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -148,7 +147,8 @@ class Rollout:
         self._observations = self.inference.observations
         self.detector = FailureDetector(engine, self._observations, max_episode_seconds)
         self._failures: list[EpisodeFailure] = []
-        self._queue = EpisodeQueue() if queue is None else queue
+        self.queue = EpisodeQueue() if queue is None else queue
+        """The episodes that wait for a slot."""
         self.begun = False
         """Whether `begin` was called, and `finish` not yet."""
         self._free = np.ones(slots, np.bool_)
@@ -167,7 +167,7 @@ class Rollout:
     @property
     def pending(self) -> int:
         """The number of episodes that are queued or running."""
-        return len(self._queue) + len(self._live)
+        return len(self.queue) + len(self._live)
 
     @property
     def running(self) -> int:
@@ -176,7 +176,7 @@ class Rollout:
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes, and begin some, see `fill`."""
-        self._queue.append(batch)
+        self.queue.append(batch)
         self.fill()
 
     def clear(self) -> None:
@@ -185,7 +185,7 @@ class Rollout:
         if self.begun:
             self.inference.finish()
             self.begun = False
-        self._queue.clear()
+        self.queue.clear()
         self._failures.clear()
         self.engine.faults.clear()
         self._free[:] = True
@@ -198,10 +198,6 @@ class Rollout:
     def call_on_fault(self, callback: Callable[[], None]) -> None:
         """Set a function to be called at every failure or interruption of an environment."""
         self.engine.on_fault = callback
-
-    def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Set a function that returns a context manager. It is entered while genomes are generated."""
-        self._queue.generating = context
 
     def newest(self) -> tuple[int, float]:
         """Return the steps and the return so far of the last episode that began in slot 0. It may have ended."""
@@ -317,7 +313,7 @@ class Rollout:
             step_hashes=step_hashes,
             traced=genomes_of_traces(genomes, self._traces),
             traces=self._quantized_traces(slots),
-            **self._queue.take_descriptions(),
+            **self.queue.take_descriptions(),
         )
 
     def _quantized_traces(self, slots: Slots) -> Int64:
@@ -335,7 +331,7 @@ class Rollout:
         """
         # Some engines reset many environments in one call, so episodes wait until `engine.refill` slots are free.
         free = len(self._free) - len(self._live)
-        n = min(free, len(self._queue), most)
+        n = min(free, len(self.queue), most)
         if n and (not len(self._live) or free >= self.engine.refill):
             self._begin(np.flatnonzero(self._free)[:n])
         elif len(self._live) and 2 * len(self._live) <= self._span:
@@ -367,7 +363,7 @@ class Rollout:
 
     def _load(self, slots: Slots) -> int:
         """Put queued episodes of one batch into the first of these slots; return their number."""
-        episodes = self._queue.take(len(slots))
+        episodes = self.queue.take(len(slots))
         assert episodes is not None  # `fill` begins at most as many as are queued
         at = slots[: len(episodes)]
         genomes = episodes.genome_of_each()

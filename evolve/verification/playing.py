@@ -299,7 +299,7 @@ def _play(
     rollout = Rollout(engine, experiment.network, 1, backend, seconds, normalize, max_steps=limit)
     with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
         # Generating a genome may take long, and must not count as a hang.
-        rollout.make_genomes_within(watchdog.paused)
+        rollout.queue.generating = watchdog.paused
         rollout.submit(episode_batch(run, experiment, chosen))
 
         def show_step(has_failed: bool) -> None:

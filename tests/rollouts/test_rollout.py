@@ -252,7 +252,7 @@ def test_the_making_of_genomes_is_no_episodes_time(monkeypatch):
     rollout, batch = setting("CartPole-v1")
     source = SlowlyMade(batch.genomes, monkeypatch)
     ours = rollout(2)
-    ours.make_genomes_within(source.making)
+    ours.queue.generating = source.making
     everyone = SelectedGenomes(source, np.arange(P))
     ours.submit(EpisodeBatch.of(1, Purpose.EPISODE, everyone, generation_keys(0, P), range(E)))
     assert len(finish(ours)) == P * E
