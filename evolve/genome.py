@@ -296,12 +296,12 @@ class GenomeDescriptions:
 
     digests: [n, 32] uint8, see `candidate_digests`.
     connections: [n] int32, the number of connections.
-    fingerprints: [n], see `Genomes.fingerprints`.
+    genome_fingerprints: [n], see `Genomes.fingerprints`.
     """
 
     digests: UInt8
     connections: Int32
-    fingerprints: UInt64
+    genome_fingerprints: UInt64
 
 
 def describe(genomes: Genomes) -> GenomeDescriptions:

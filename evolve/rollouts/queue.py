@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.genome import GenomeDescriptions, Genomes, describe
+from evolve.genome import Genomes, describe
 from evolve.rollouts.episodes import EpisodeBatch
-from evolve.rollouts.results import join_descriptions
+from evolve.rollouts.results import no_descriptions
 from evolve.shapes import Bool, Float32, Int32, Int64
 
 WINDOW_BYTES = 2**24
 """The size of a window in bytes. A larger genome has a window of its own."""
 LARGEST_WINDOW = 2**28
 """The size in bytes to which a window may grow for a feed: the episodes that one call of a kernel plays on a device."""
+_NOTHING_DESCRIBED = {"described": np.zeros(0, np.int32), **vars(no_descriptions(0))}
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class EpisodeQueue:
         if shared_with is not None:
             shared_with._ahead = False
         self._window: GenomeWindow | None = None  # over the genomes of the batch of the last `take`
-        self._described: list[tuple[Int32, GenomeDescriptions]] = []
+        self._described: list[dict[str, NDArray[Any]]] = []
 
     def __len__(self) -> int:
         return self._waiting.episodes
@@ -101,7 +102,7 @@ class EpisodeQueue:
             batch = waiting.batch
             # A window belongs to one batch, so another batch needs another window.
             if self._window is None or self._window.waiting is not waiting:
-                self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock, self._feed)
+                self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock, self._described, self._feed)
             # Only episodes with genomes in one window begin together, so few genomes are in memory at a time.
             count = self._window.reach(batch.rows[waiting.begun : waiting.begun + limit])
             part = slice(waiting.begun, waiting.begun + count)
@@ -112,7 +113,6 @@ class EpisodeQueue:
         # Genomes are generated without the lock, so that other threads can take episodes meanwhile.
         rows = batch.rows[part]
         genomes, numbers = self._window.take(rows.astype(np.int64), self.generating)
-        self._described += [(batch.genome_ids[which], found) for which, found in self._window.take_descriptions()]
         return EpisodesToBegin(
             genomes=genomes,
             numbers=numbers,
@@ -126,14 +126,10 @@ class EpisodeQueue:
 
     def take_descriptions(self) -> dict[str, NDArray[Any]]:
         """Return the genomes that were described since the last call, as fields of `EpisodeResults`."""
-        described, found = join_descriptions(self._described)
-        self._described = []
-        return {
-            "described": described,
-            "digests": found.digests,
-            "connections": found.connections,
-            "genome_fingerprints": found.fingerprints,
-        }
+        parts = self._described or [_NOTHING_DESCRIBED]
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in _NOTHING_DESCRIBED}
+        self._described.clear()
+        return joined
 
     def clear(self) -> None:
         """Drop all episodes."""
@@ -151,10 +147,13 @@ class GenomeWindow:
         waiting: The batch of the genomes.
         ahead: Whether `take` also generates the next genomes, until the window is full.
         lock: Protects the batch from other threads.
+        described: A list to which the window appends descriptions of genomes, as fields of `EpisodeResults`.
         feed: The number of episodes in a device's feed. The window holds all their genomes, up to `LARGEST_WINDOW`.
     """
 
-    def __init__(self, waiting: "WaitingBatch", ahead: bool, lock: Lock, feed: int = 1) -> None:
+    def __init__(
+        self, waiting: "WaitingBatch", ahead: bool, lock: Lock, described: list[dict[str, NDArray[Any]]], feed: int = 1
+    ) -> None:
         self.waiting = waiting
         self._source = source = waiting.batch.genomes
         self._ahead = ahead
@@ -164,7 +163,7 @@ class GenomeWindow:
         self._feed = feed
         self._first = 0
         self._held: Genomes | None = None
-        self._described: list[tuple[Int64, GenomeDescriptions]] = []
+        self._described = described
 
     def reach(self, rows: Int32) -> int:
         """Return the number of leading rows of `rows` [n] that have their genomes in one window, at least 1.
@@ -199,11 +198,6 @@ class GenomeWindow:
             return self._held.take(rows - self._first), np.arange(len(rows))
         return self._held.take(slice(first - self._first, last + 1 - self._first)), rows - first
 
-    def take_descriptions(self) -> list[tuple[Int64, GenomeDescriptions]]:
-        """Return the rows [n] of the genomes that were described since the last call, with their descriptions."""
-        described, self._described = self._described, []
-        return described
-
     def _generate(self, rows: slice, generating: Callable[[], AbstractContextManager[object]]) -> Genomes:
         """Return the genomes of a contiguous range of rows, and describe those that the batch wants described."""
         with generating():
@@ -216,7 +210,8 @@ class GenomeWindow:
                 self.waiting.to_describe[rows] = False
             if len(places):
                 wanted = made if len(places) == len(made) else made.take(places)
-                self._described.append((rows.start + places, describe(wanted)))
+                ids = self.waiting.batch.genome_ids[rows.start + places]
+                self._described.append({"described": ids, **vars(describe(wanted))})
         return made
 
 

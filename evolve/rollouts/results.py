@@ -78,19 +78,6 @@ def no_descriptions(n: int) -> GenomeDescriptions:
     return GenomeDescriptions(np.zeros((n, 32), np.uint8), np.zeros(n, np.int32), np.zeros(n, np.uint64))
 
 
-_NOTHING_DESCRIBED = np.zeros(0, np.int32), no_descriptions(0)
-
-
-def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tuple[Int32, GenomeDescriptions]:
-    """Return the genomes [D] and the descriptions of all parts, concatenated."""
-    if not parts:
-        return _NOTHING_DESCRIBED
-    genomes = np.concatenate([described for described, _ in parts])
-    descriptions = [vars(found) for _, found in parts]
-    names = descriptions[0].keys()
-    return genomes, GenomeDescriptions(**{name: np.concatenate([d[name] for d in descriptions]) for name in names})
-
-
 _NO_PART = -1  # the worker left out the step hashes of an episode
 
 
@@ -167,9 +154,8 @@ class ResultsCollector:
             self._traces[summed.traced] += summed.traces
         if len(results.described):
             self._described[results.described] = True
-            self._descriptions.digests[results.described] = results.digests
-            self._descriptions.connections[results.described] = results.connections
-            self._descriptions.fingerprints[results.described] = results.genome_fingerprints
+            for name, descriptions in vars(self._descriptions).items():
+                descriptions[results.described] = getattr(results, name)
 
     def add_failure(self, genome: int, episode: int, observation_size: int, num_metrics: int = 0) -> None:
         """Add an episode that failed. Its return is NaN, and all other quantities are 0.

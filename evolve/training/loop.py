@@ -246,7 +246,7 @@ def generation_record(
         champion_candidate=best,
         champion_fitness=float(fitness[best]),
         champion_step_hashes=np.concatenate(results.step_hashes(best)),
-        genome_fingerprints=described.fingerprints,
+        genome_fingerprints=described.genome_fingerprints,
         trace_fingerprints=results.trace_fingerprints(),
         normalizer=normalizer,
         metrics=metrics,

@@ -37,11 +37,9 @@ def few(monkeypatch):
     monkeypatch.setattr(queue, "WINDOW_BYTES", 4 * 5 * W)
 
 
-def window(source, described=()):
-    to_describe = np.zeros(C, np.bool_)
-    to_describe[list(described)] = True
-    waiting = queue.WaitingBatch(batch(source), np.zeros(2 * C, np.int64), to_describe)
-    return GenomeWindow(waiting, ahead=True, lock=threading.Lock())
+def window(source):
+    waiting = queue.WaitingBatch(batch(source), np.zeros(2 * C, np.int64), np.zeros(C, np.bool_))
+    return GenomeWindow(waiting, ahead=True, lock=threading.Lock(), described=[])
 
 
 def weights_of(ours, rows):
@@ -114,14 +112,14 @@ def test_a_device_gets_whole_feeds_whatever_a_window_has(feed):
 
 @pytest.mark.usefixtures("few")
 def test_each_is_described_once_where_it_is_asked_for():
-    ours = window(Made(), described=(0, 5, 6))
-    for row in (0, 1, 5, 6, 39, 0):
-        ours.take(np.array([row]))
-    described = ours.take_descriptions()
-    assert np.concatenate([rows for rows, _ in described]).tolist() == [0, 5, 6]
-    digests = np.concatenate([said.digests for _, said in described])
-    assert np.array_equal(digests, candidate_digests(ALL.take(np.array([0, 5, 6]))))
-    assert not ours.take_descriptions()
+    episodes = EpisodeQueue()
+    episodes.append(batch(Made()).take(np.array([0, 1, 2 * 5, 2 * 6])))
+    for _ in range(4):
+        episodes.take(1)
+    described = episodes.take_descriptions()
+    assert described["described"].tolist() == [0, 5, 6]
+    assert np.array_equal(described["digests"], candidate_digests(ALL.take(np.array([0, 5, 6]))))
+    assert not len(episodes.take_descriptions()["described"])
 
 
 def batch(source, describe=True, rows=None):

@@ -170,11 +170,11 @@ def test_genomes_that_no_worker_described_are_described_here():
     known = np.array([2, 0, 2])
     said = describe(genomes.take(known))
     part = replace(some(np.arange(N)), described=known.astype(np.int32), digests=said.digests,
-                   connections=said.connections, genome_fingerprints=said.fingerprints)  # fmt: skip
+                   connections=said.connections, genome_fingerprints=said.genome_fingerprints)  # fmt: skip
     collector = ResultsCollector(P, E, T)
     collector.add(part)
     ours = collector.collect().descriptions(genomes)
-    for name in ("digests", "connections", "fingerprints"):
+    for name in vars(expected):
         assert np.array_equal(getattr(ours, name), getattr(expected, name))
 
 
