@@ -228,14 +228,7 @@ class Rollout:
     def _advance(self, outputs: Float32) -> Bool | None:
         """Step the environments; return whether each live episode ended, [k], or None if no episode ended."""
         rows = self._rows
-        rewards, ended, seconds = self._step_environments(outputs[rows])
-        self._seconds[rows] += seconds / len(self._live)
-        self._lengths[rows] += 1
-        if self._max_steps is not None:
-            ended = ended | (self._lengths[rows] >= self._max_steps)
-        # Read metrics before `_fail`, because a missing metric becomes a fault.
-        if self.engine.metric_names:
-            self._read_metrics(self._live[ended])
+        rewards, ended = self._step_environments(outputs[rows], rows)
         self.detector.after_step(self._live, self._span, rewards)
         if self.engine.faults:
             self._fail(rewards, ended, outputs[rows])
@@ -244,32 +237,32 @@ class Rollout:
 
     def _advance_one(self, outputs: Float32) -> Bool | None:
         """Do the same as `_advance` for slot 0 alone. Numbers are faster than arrays of one element."""
-        rewards, ended, seconds = self._step_environments(outputs)
-        self._seconds[0] += seconds
-        self._lengths[0] += 1
-        if self._max_steps is not None:
-            ended = ended | (self._lengths[:1] >= self._max_steps)
-        if self.engine.metric_names:
-            self._read_metrics(self._live[ended])
+        rewards, ended = self._step_environments(outputs, 0)
         self.detector.after_one_step(rewards.item())
         if self.engine.faults:
             self._fail(rewards, ended, outputs)
         self._returns[0] += rewards.item()
         return ended if ended.item() else None
 
-    def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool, float]:
-        """Step live environments by outputs [k, A]; return rewards [k], whether each episode ended [k], and seconds."""
+    def _step_environments(self, outputs: Float32, rows: slice | Slots | int) -> tuple[Float64, Bool]:
+        """Step live environments by outputs [k, A]; return rewards [k], and whether each episode ended [k].
+
+        rows: The live slots, as an index of arrays.
+        """
         begin = time.perf_counter()
         rewards, ended = self.engine.step(self._live, outputs, self._observations)
         now = time.perf_counter()
         self.environment_seconds += now - begin
         self.detector.advance(now)
-        return rewards, ended, now - begin
-
-    def _read_metrics(self, slots: Slots) -> None:
-        """Read the metrics of the episodes that ended in slots [k]. If a metric is missing, the episode fails."""
-        if len(slots):
+        self._seconds[rows] += (now - begin) / len(self._live)
+        self._lengths[rows] += 1
+        if self._max_steps is not None:
+            ended = ended | (self._lengths[rows] >= self._max_steps)
+        # Read metrics before `_fail`, because a missing metric becomes a fault.
+        if self.engine.metric_names and ended.any():
+            slots = self._live[ended]
             self._metrics[slots] = self.engine.metrics(slots)
+        return rewards, ended
 
     def _fail(self, rewards: Float64, ended: Bool, outputs: Float32) -> None:
         """Record the episodes that failed. Write NaN into their rewards [k], and True into `ended` [k].
