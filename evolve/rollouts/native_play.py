@@ -164,30 +164,49 @@ class NativePlay:
         self.task, self.batch, self.feed_size = task, batch, feed_size
         O, A = task.observation_size, task.action_size
         traces = batch.kept_traces
-        self._num_traces = 0 if traces is None else traces.rows
+        num_traces = self._num_traces = 0 if traces is None else traces.rows
         self.slots = slots
         self._environments = CompiledSlots(task, slots, per_call=slots)
         held = [InitialColumns(columns.address, columns.rows) for columns in batch.held]
         self._columns = (InitialColumns * len(held))(*held)  # an array of C
         # The structure below has only addresses; this attribute and `batch` keep the arrays alive.
         self._coefficients = coefficients(max(O, A))
-        self._buffers: dict[str, NDArray[Any]] = {}
         self._fed: Feed | None = None
         room = min(task.step_limit, MAX_HASHED_STEPS)
+        lanes = native.lanes()
+        tiles = slots // lanes
         self._structure = _Structure(
             **batch.kernel.addresses,
             **self._environments.addresses,
             coefficients=self._coefficients.ctypes.data,
             room=room,
             normalize=normalize,
-            tiles=slots // native.lanes(),
+            tiles=tiles,
             num_columns=len(batch.held),
             columns=ctypes.addressof(self._columns),
             traces=0 if traces is None else traces.address,
         )
         # The caller takes all results before it adds a feed. So before the next `take`, at most the episodes of a feed
         # and the episodes in the slots can end.
-        self._allocate(feed_size + slots, room, O if normalize else 0)
+        n, normalized = feed_size + slots, O if normalize else 0
+        self._buffers: dict[str, NDArray[Any]] = {
+            "live": self._environments.active,
+            "slot_masks": np.zeros((slots, num_traces), np.bool_),
+            "slot_keys": np.zeros(slots, np.int64),
+            "returns": np.zeros(slots),
+            "prints": np.zeros((tiles, 2, lanes), np.uint64),
+            "step_hashes": np.zeros((slots, room, 2), np.uint8),
+            "slot_normalizers": np.zeros((tiles, 2 * normalized, lanes), np.float32),
+            "moments": np.zeros((tiles, 2 * normalized, lanes)),
+            "result_keys": np.zeros(n, np.int64),
+            "result_returns": np.zeros(n),
+            "result_lengths": np.zeros(n, np.int32),
+            "result_prints": np.zeros((n, 2), np.uint64),
+            "result_hashes": np.zeros((n * room, 2), np.uint8),
+            "result_moments": np.zeros((n, 2, normalized)),
+            "result_traces": np.zeros((n, num_traces), np.int64),
+        }
+        self._set(**{name: array.ctypes.data for name, array in self._buffers.items()})
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
 
     @property
@@ -270,32 +289,6 @@ class NativePlay:
         self._set(next=0, fed=0, over=0, hashed=0)
         self._buffers["live"][:] = False
         self._fed = None
-
-    def _allocate(self, n: int, room: int, normalized: int) -> None:
-        """Allocate the arrays of the slots and of n results, and write their addresses into the structure.
-
-        normalized: O if observations are normalized, else 0.
-        """
-        slots, lanes, traces = self.slots, native.lanes(), self._num_traces
-        tiles = slots // lanes
-        self._buffers = {
-            "live": self._environments.active,
-            "slot_masks": np.zeros((slots, traces), np.bool_),
-            "slot_keys": np.zeros(slots, np.int64),
-            "returns": np.zeros(slots),
-            "prints": np.zeros((tiles, 2, lanes), np.uint64),
-            "step_hashes": np.zeros((slots, room, 2), np.uint8),
-            "slot_normalizers": np.zeros((tiles, 2 * normalized, lanes), np.float32),
-            "moments": np.zeros((tiles, 2 * normalized, lanes)),
-            "result_keys": np.zeros(n, np.int64),
-            "result_returns": np.zeros(n),
-            "result_lengths": np.zeros(n, np.int32),
-            "result_prints": np.zeros((n, 2), np.uint64),
-            "result_hashes": np.zeros((n * room, 2), np.uint8),
-            "result_moments": np.zeros((n, 2, normalized)),
-            "result_traces": np.zeros((n, traces), np.int64),
-        }
-        self._set(**{name: array.ctypes.data for name, array in self._buffers.items()})
 
     def _set(self, **values: int) -> None:
         for name, value in values.items():
