@@ -16,9 +16,8 @@ from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import genomes_of_traces, quantize_traces
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
-_FIRST = np.zeros(1, np.intp)  # slot 0
 _LARGEST_REWARD = 1e100  # so no return, mean or variance overflows
-_SHORT = 64  # up to this length, Python adds numbers faster than NumPy checks them
+_FEW = 64  # numbers, which Python adds faster than NumPy checks them
 
 
 class FailureDetector:
@@ -70,8 +69,15 @@ class FailureDetector:
 
     def after_step(self, live: Slots, span: int, rewards: Float64) -> None:
         """Check the observations and rewards [k] of live slots [k], and the time. span: the last slot plus 1."""
-        # One test of whole arrays is fast. Only if it fails, look at the slots one by one.
-        if not (np.isfinite(self._observations[:span]).all() and (np.abs(rewards) <= _LARGEST_REWARD).all()):
+        # One test of all numbers is fast. Only if it fails, look at the slots one by one.
+        observations = self._observations[:span]
+        if observations.size <= _FEW:
+            # A sum of float32 numbers does not overflow in float64, so it is finite if and only if all numbers are.
+            are_valid = math.isfinite(sum(observations.ravel().tolist()))
+            are_valid = are_valid and all(abs(reward) <= _LARGEST_REWARD for reward in rewards.tolist())
+        else:
+            are_valid = bool(np.isfinite(observations).all() and (np.abs(rewards) <= _LARGEST_REWARD).all())
+        if not are_valid:
             for slot, reward in zip(live.tolist(), rewards.tolist(), strict=True):
                 if not abs(reward) <= _LARGEST_REWARD:  # or NaN
                     limited = f" from {-_LARGEST_REWARD:g} to {_LARGEST_REWARD:g}" if math.isfinite(reward) else ""
@@ -80,14 +86,6 @@ class FailureDetector:
                 self._check_observation(slot)
         if self.clock > self._deadline:
             self._check_time(live)
-
-    def after_one_step(self, reward: float) -> None:
-        """Do the same as `after_step`, but faster, if slot 0 is the only live slot."""
-        # A sum of float32 numbers does not overflow in float64, so it is finite if and only if all numbers are finite.
-        row = self._observations[0]
-        all_finite = math.isfinite(sum(row.tolist())) if len(row) <= _SHORT else np.isfinite(row).all()
-        if not (all_finite and abs(reward) <= _LARGEST_REWARD) or self.clock > self._deadline:
-            self.after_step(_FIRST, 1, np.array([reward]))
 
     def _check_observation(self, slot: int) -> None:
         """Report an observation with a NaN or an infinity, and replace it by zeros."""
@@ -216,39 +214,11 @@ class Rollout:
 
     def finish(self) -> EpisodeResults | None:
         """Finish a tick: environments take a step. Return the results of the episodes that ended, if any did."""
-        outputs = self.inference.finish()
+        outputs = self.inference.finish()[self._rows]
         self.begun = False
-        ended = self._advance_one(outputs) if self._span == 1 else self._advance(outputs)
-        if ended is None:
-            return None
-        results = self._results(self._live[ended])
-        self.fill()
-        return results
-
-    def _advance(self, outputs: Float32) -> Bool | None:
-        """Step the environments; return whether each live episode ended, [k], or None if no episode ended."""
-        rows = self._rows
-        rewards, ended = self._step_environments(outputs[rows], rows)
-        self.detector.after_step(self._live, self._span, rewards)
-        if self.engine.faults:
-            self._fail(rewards, ended, outputs[rows])
-        self._returns[rows] += rewards
-        return ended if ended.any() else None
-
-    def _advance_one(self, outputs: Float32) -> Bool | None:
-        """Do the same as `_advance` for slot 0 alone. Numbers are faster than arrays of one element."""
-        rewards, ended = self._step_environments(outputs, 0)
-        self.detector.after_one_step(rewards.item())
-        if self.engine.faults:
-            self._fail(rewards, ended, outputs)
-        self._returns[0] += rewards.item()
-        return ended if ended.item() else None
-
-    def _step_environments(self, outputs: Float32, rows: slice | Slots | int) -> tuple[Float64, Bool]:
-        """Step live environments by outputs [k, A]; return rewards [k], and whether each episode ended [k].
-
-        rows: The live slots, as an index of arrays.
-        """
+        # Slot 0 alone is an index and no slice: numbers are faster than arrays of one element.
+        alone = self._span == 1
+        rows = 0 if alone else self._rows
         begin = time.perf_counter()
         rewards, ended = self.engine.step(self._live, outputs, self._observations)
         now = time.perf_counter()
@@ -262,7 +232,15 @@ class Rollout:
         if self.engine.metric_names and ended.any():
             slots = self._live[ended]
             self._metrics[slots] = self.engine.metrics(slots)
-        return rewards, ended
+        self.detector.after_step(self._live, self._span, rewards)
+        if self.engine.faults:
+            self._fail(rewards, ended, outputs)
+        self._returns[rows] += rewards.item() if alone else rewards
+        if not (ended.item() if alone else ended.any()):
+            return None
+        results = self._results(self._live[ended])
+        self.fill()
+        return results
 
     def _fail(self, rewards: Float64, ended: Bool, outputs: Float32) -> None:
         """Record the episodes that failed. Write NaN into their rewards [k], and True into `ended` [k].
