@@ -116,8 +116,8 @@ def set_share(cores: int | None) -> None:
 def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
     """Return the number of cores of each worker. Workers of a host that may use the same core share it equally.
 
-    So a rank that MPI has bound to cores of its own keeps all of them. A share is rounded down, and is at least 1. The
-    coordinator, rank 0, needs no core.
+    If MPI has bound a rank to cores that no other rank may use, the rank keeps all of them. A share is rounded down,
+    and is at least 1. The coordinator, rank 0, needs no core.
 
     Args:
         hosts: The host of each rank.

@@ -45,8 +45,8 @@ _PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_
 _LENGTH = struct.Struct("!Q")  # in front of each message on the socket
 _MAX_SOCKET_PARENT = 84  # bytes of PARENT; the socket PARENT/evolve-xxxxxxxx/s has at most 104 or 108, by system
 _STOP_SECONDS, _STOP_SECONDS_PER_RANK = 10.0, 0.1
-"""Ranks have the first number of seconds, and the second for each rank, to stop by themselves. `dismiss` needs up to
-half of this time for workers in an episode, and the other half for its last messages."""
+"""The time that ranks have to stop by themselves: the first number of seconds, and the second number for each rank.
+`dismiss` needs up to half of this time for workers in an episode, and the other half for its last messages."""
 _TERMINATE_SECONDS = 3.0  # the time that mpirun has to end the ranks
 _THREAD = threading.local()  # `leads`: whether this thread does the work of rank 0, for which the other ranks wait
 _RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # closed when the script exits

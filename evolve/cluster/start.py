@@ -167,10 +167,10 @@ class StartWatch:
         self._thread.join()
 
     def lost(self, transport: Transport, ask: bool = False) -> set[int]:
-        """Return the ranks that MPI or the launcher knows to be lost; an empty set unless MPI survives deaths.
+        """Return the ranks that are lost, see `Transport.find_lost`.
 
-        MPI never reports ranks that died before this rank started, but the launcher knows these ranks. This method asks
-        the launcher every second, or at once (`ask`).
+        MPI never reports ranks that died before this rank started, but the launcher knows these ranks. If MPI survives
+        deaths, this method asks the launcher every second, or at once (`ask`).
         """
         transport.find_lost()
         if transport.tolerant and (ask or time.monotonic() - self._asked_at > WATCH_EVERY):
@@ -245,7 +245,7 @@ def _listed(ranks: Sequence[int], hosts: dict[int, str]) -> str:
 
 
 def introduce(transport: Transport, watch: StartWatch) -> None:
-    """Introduce the ranks to rank 0. Each learns its share of the cores; on another host, also how to watch rank 0.
+    """Introduce the ranks to rank 0. Each rank learns its share of the cores, and another host how to watch rank 0.
 
     Rank 0 receives the introductions one by one, because a collective operation of MPI waits for dead ranks. If MPI
     survives deaths, ranks that die meanwhile are left out. Raises RunError if rank 0 is lost.

@@ -62,7 +62,7 @@ class Outcome:
     Attributes:
         code: The exit code.
         is_from_rank_0: Whether rank 0 has handed the code over. If not, rank 0 died or runs on another host, and the
-            code is the launcher's. A dead rank 0 turns the launcher's 0 into 1.
+            code is the code of the launcher, or 1 if rank 0 died but the launcher ended with 0.
         start_again: Whether rank 0 asks for another start, because a host or another rank was lost.
     """
 

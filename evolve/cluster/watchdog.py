@@ -299,7 +299,7 @@ class HostWatch:
         self._awaited = set(ranks)
         self._listener = socket.create_server(("", 0), backlog=1024)
         self._listener.setblocking(False)
-        self._unidentified: list[socket.socket] = []  # have not sent their greeting yet
+        self._unidentified: list[socket.socket] = []  # connections that have not sent their greeting yet
         self.connections: dict[int, socket.socket] = {}
         """The connections, by rank."""
         self.ended: set[int] = set()

@@ -168,10 +168,9 @@ class WorkQueue:
 
     @property
     def ahead(self) -> int:
-        """The number of items for which each worker needs no message of rank 0, so that rank 0 may sleep meanwhile.
+        """The number of items that each worker has in advance. Rank 0 may sleep while a worker plays them.
 
-        It is `_most_in_hand`, or 0 if items are not `uneven`. If it is 0, rank 0 does not sleep: also while suspects
-        wait, and near the end of the job.
+        It is 0 if items take equal times, while suspects wait, and near the end of the job.
         """
         return self._most_in_hand() if self._uneven else 0
 
@@ -273,7 +272,8 @@ class Workers:
         self._transport = transport
         self.ranks = tuple(rank for rank in range(1, transport.size) if rank not in transport.gone)
         """The ranks that are left, in ascending order."""
-        self._ready: set[int] = set()  # have sent a message since the setup; others may still make environments
+        # The workers that have sent a message since the setup. The others may still make environments.
+        self._ready: set[int] = set()
         self.reset_silence()
 
     def __len__(self) -> int:

@@ -81,7 +81,7 @@ def no_descriptions(n: int) -> GenomeDescriptions:
 _NO_PART = -1  # the worker left out the step hashes of an episode
 
 
-class StepHashes:
+class CollectedHashes:
     """The step hashes of P × E episodes, in the parts that workers sent. shape: P, E."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -125,7 +125,7 @@ class ResultsCollector:
     def __init__(self, population: int, episodes: int, num_traces: int, traces: str = "each") -> None:
         self._quantities: dict[str, NDArray[Any]] = {}
         self._played = np.zeros((population, episodes), np.bool_)
-        self._step_hashes = StepHashes((population, episodes))
+        self._step_hashes = CollectedHashes((population, episodes))
         rows = {"each": population, "mean": 1, "none": 0}[traces]
         self._traces: Int64 = np.zeros((rows, num_traces if rows else 0), np.int64)
         self._described = np.zeros(population, np.bool_)
@@ -204,7 +204,7 @@ class PopulationResults:
     played: Bool
     traces: Float32
     trace_sums: Int64
-    hashes: StepHashes
+    hashes: CollectedHashes
     described: Bool
     received: GenomeDescriptions
 
@@ -274,7 +274,7 @@ class PopulationResults:
         return joined
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
-        """Return the step hashes of each of a candidate's E episodes, see `StepHashes.of`; [0, 2] if not played."""
+        """Return the step hashes of a candidate's E episodes, see `CollectedHashes.of`; [0, 2] if not played."""
         hashes = [np.zeros((0, 2), np.uint8)] * self.played.shape[1]
         for episode in np.flatnonzero(self.played[candidate]).tolist():
             hashes[episode] = self.hashes.of(candidate, episode, int(self.lengths[candidate, episode]))
