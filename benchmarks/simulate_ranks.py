@@ -36,7 +36,7 @@ from evolve.cluster.worker import SHORTEST_HELD  # noqa: E402
 from evolve.cluster.workers import WorkQueue, suitable_sizes  # noqa: E402
 from evolve.genome import Genomes  # noqa: E402
 from evolve.numerics.streams import Purpose  # noqa: E402
-from evolve.rollouts import EpisodeBatch, ResultsCollector, RolloutSpec, generation_keys  # noqa: E402
+from evolve.rollouts import EpisodeBatch, PopulationResults, RolloutSpec, generation_keys  # noqa: E402
 
 EPISODES = 8  # of each candidate
 
@@ -79,8 +79,8 @@ class World:
         self.messages = self.count = 0
         spec = RolloutSpec("", threads, 0, 60.0)
         sizes = partial(suitable_sizes, spec=spec, episode_seconds=seconds / threads)
-        collector = ResultsCollector.of(self.batch, 0)
-        self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, sizes, lambda *_: None, collector)
+        tables = PopulationResults.of(self.batch, 0)
+        self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, sizes, lambda *_: None, tables)
         self.queue = WorkQueue(len(self.job), self.workers, sizes, self._send)
 
     def _send(self, worker: int, items: np.ndarray) -> None:

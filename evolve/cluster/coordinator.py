@@ -19,7 +19,7 @@ from evolve.cluster.workers import Workers, WorkQueue, check_silence, note_farew
 from evolve.environments import keeping_directory
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
 from evolve.numerics import restore_ieee
-from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, ResultsCollector, RolloutSpec
+from evolve.rollouts import AnyRollout, EpisodeBatch, PopulationResults, RolloutSpec
 from evolve.rollouts.exact_rollout import ThreadedRollout
 from evolve.shapes import Float64, Int64
 
@@ -113,7 +113,7 @@ class Coordinator:
         spec: RolloutSpec,
         batch: EpisodeBatch,
         meanwhile: Callable[[], None] | None = None,
-        collector: ResultsCollector | None = None,
+        tables: PopulationResults | None = None,
     ) -> PopulationResults:
         """Play a batch of N episodes; return the results of its C genomes.
 
@@ -125,7 +125,7 @@ class Coordinator:
             batch: The episodes.
             meanwhile: Called once, as soon as workers or other threads have work. Not called if this thread plays
                 alone.
-            collector: Collects the results. Batches with the same genomes may share it; by default a new one.
+            tables: Take the results. Batches with the same genomes may share them; by default new ones.
 
         Raises:
             Stopped: `stop_reason` gave a reason, or a worker received a signal.
@@ -135,11 +135,9 @@ class Coordinator:
         self.set_up(spec)
         # The time of an episode in the last batch predicts its time in this one.
         chunk_sizes = partial(suitable_sizes, spec=spec, episode_seconds=self._episode_seconds)
-        if collector is None:
-            collector = ResultsCollector.of(batch, spec.num_traces)
-        evaluation = Evaluation(
-            spec, batch, self._transport.hosts, next(_SERIALS), chunk_sizes, self.progress, collector
-        )
+        if tables is None:
+            tables = PopulationResults.of(batch, spec.num_traces)
+        evaluation = Evaluation(spec, batch, self._transport.hosts, next(_SERIALS), chunk_sizes, self.progress, tables)
         alone = not self._workers
         unplayed = self._run(evaluation, meanwhile)
         if len(unplayed):  # if there were workers at first, `_run` has called `meanwhile` already

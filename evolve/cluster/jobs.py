@@ -18,7 +18,7 @@ from evolve.cluster.workers import ChunkSizes, Fate, Loss, WorkQueue
 from evolve.errors import EpisodeError, RunError, exception_line, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults, RolloutSpec
-from evolve.rollouts.results import PopulationResults, ResultsCollector
+from evolve.rollouts.results import PopulationResults
 from evolve.shapes import Int64
 
 Progress = Callable[[Purpose, int, int, int], None]
@@ -40,7 +40,7 @@ class Evaluation:
         serial: The number of the job.
         chunk_sizes: Called with the numbers of items and of workers; yields the number of episodes of each chunk.
         progress: Called whenever results have arrived.
-        collector: Collects the results of all workers.
+        tables: Takes the results of all workers.
     """
 
     spec: RolloutSpec
@@ -49,7 +49,7 @@ class Evaluation:
     serial: int
     chunk_sizes: ChunkSizes
     progress: Progress
-    collector: ResultsCollector
+    tables: PopulationResults
 
     item = "episode"
     """The name of an item, for messages."""
@@ -90,7 +90,7 @@ class Evaluation:
 
     def collect(self, results: EpisodeResults, idle: int) -> None:
         """Collect results, and report the progress. idle: the number of idle workers."""
-        self.collector.add(results)
+        self.tables.add(results)
         self._advance(len(results), idle)
 
     def _advance(self, n: int, idle: int) -> None:
@@ -129,7 +129,7 @@ class Evaluation:
         for item in items.tolist():
             genome, episode = int(self.batch.rows[item]), int(self.batch.episodes[item])
             self.report(EpisodeFailure(genome, episode, seed=-1, step=-1, message=why), loss.worker)
-            self.collector.add_failure(genome, episode, observation_size, self.spec.num_metrics)
+            self.tables.add_failure(genome, episode, observation_size, self.spec.num_metrics)
         if len(items):
             self._advance(len(items), idle)
 
@@ -144,11 +144,10 @@ class Evaluation:
 
     def finish(self) -> PopulationResults:
         """Return all results so far. Warn of failed episodes that were not described."""
-        results = self.collector.collect()
-        failed = int(np.count_nonzero(np.isnan(results.returns[self.batch.rows, self.batch.episodes])))
+        failed = int(np.count_nonzero(np.isnan(self.tables.returns[self.batch.rows, self.batch.episodes])))
         if failed > len(self._described):
             _LOG.warning("… and %d more", failed - len(self._described))
-        return results
+        return self.tables
 
     def name_some(self, items: Int64) -> str:
         """Return the names of the first few of some episodes [n]."""

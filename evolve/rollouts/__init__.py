@@ -18,5 +18,5 @@ from evolve.rollouts.episodes import (
 from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.inference import Moments
 from evolve.rollouts.queue import EpisodeQueue
-from evolve.rollouts.results import PopulationResults, ResultsCollector, metrics_of, sum_traces
+from evolve.rollouts.results import PopulationResults, metrics_of, sum_traces
 from evolve.rollouts.rollout import Rollout

@@ -3,8 +3,8 @@
 Batches and results are frozen records, and travel in messages between ranks. Each result names its genome and episode,
 so results may arrive in any order.
 
-To add a quantity of each episode, declare a field of `EpisodeResults`. Messages and the collector need no further code.
-The run file includes the quantity if the store has a column of the same name.
+To add a quantity of each episode, declare a field of `EpisodeResults`. Messages and tables need no further code. The
+run file includes the quantity if the store has a column of the same name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class EpisodeBatch:
     rows: [N], the index of the genome that plays each episode.
     episodes: [N], the number of each episode among the episodes of its genome.
     traces: The traces to return: "each" (a sum over the episodes of each genome), "mean" (one sum over the episodes of
-        all genomes) or "none". The collector divides each sum by the number of its episodes.
+        all genomes) or "none". `PopulationResults` divide each sum by the number of its episodes.
     describe: Whether the rank that plays episode 0 of a genome also returns the genome's `GenomeDescriptions`.
     best_of: 0 if the step hashes of all genomes are wanted. Otherwise the number of episodes of each genome: only the
         genome with the best mean return over them needs step hashes, and a rollout may leave out the other hashes.

@@ -1,7 +1,8 @@
 """Collects the results of episodes, which arrive in any order, in tables of candidates × episodes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -112,46 +113,53 @@ class CollectedHashes:
         return self._parts[number][begin : begin + min(length, MAX_HASHED_STEPS)]
 
 
-class ResultsCollector:
-    """Tables of candidates × episodes, which arriving results fill in any order.
+class PopulationResults:
+    """The results of P candidates in up to E episodes each, in tables that arriving results fill in any order.
 
     Args:
-        population: P, the number of candidates.
+        population: P.
         episodes: E, the largest number of episodes of a candidate.
         num_traces: T.
         traces: The traces to keep: "each" (a row per candidate), "mean" (the sum over all) or "none".
+
+    Attributes:
+        quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
+        played: [P, E], whether an episode was played.
+        trace_sums: The sums from which `traces` are computed, in units of `TRACE_UNIT`.
     """
 
     def __init__(self, population: int, episodes: int, num_traces: int, traces: str = "each") -> None:
-        self._quantities: dict[str, NDArray[Any]] = {}
-        self._played = np.zeros((population, episodes), np.bool_)
-        self._step_hashes = CollectedHashes((population, episodes))
+        self.quantities: dict[str, NDArray[Any]] = {}
+        self.played: Bool = np.zeros((population, episodes), np.bool_)
         rows = {"each": population, "mean": 1, "none": 0}[traces]
-        self._traces: Int64 = np.zeros((rows, num_traces if rows else 0), np.int64)
+        self.trace_sums: Int64 = np.zeros((rows, num_traces if rows else 0), np.int64)
+        self._hashes = CollectedHashes((population, episodes))
         self._described = np.zeros(population, np.bool_)
         self._descriptions = no_descriptions(population)
 
     @classmethod
-    def of(cls, batch: EpisodeBatch, num_traces: int) -> "ResultsCollector":
-        """Return a collector for the results of one batch, with T = `num_traces`."""
+    def of(cls, batch: EpisodeBatch, num_traces: int) -> "PopulationResults":
+        """Return empty tables for the results of one batch, with T = `num_traces`."""
         return cls(len(batch.genomes), int(batch.episodes.max(initial=0)) + 1, num_traces, batch.traces)
 
     def add(self, results: EpisodeResults) -> None:
         """Add results. The caller must not add an episode twice."""
         # One index into flat tables is faster than two.
-        at = results.genomes.astype(np.int64) * self._played.shape[1] + results.episodes
+        at = results.genomes.astype(np.int64) * self.played.shape[1] + results.episodes
         for name in EPISODE_QUANTITIES:
             values = getattr(results, name)
-            if name not in self._quantities:
-                self._quantities[name] = np.zeros((*self._played.shape, *values.shape[1:]), QUANTITIES[name][1])
+            if name not in self.quantities:
+                missing = np.nan if name == "returns" else 0
+                self.quantities[name] = np.full((*self.played.shape, *values.shape[1:]), missing, QUANTITIES[name][1])
             # NumPy cannot infer the length for -1 if another length is 0, as O and M may be.
             if values.size:
-                self._quantities[name].reshape(-1, *values.shape[1:])[at] = values
-        self._played.reshape(-1)[at] = True
-        self._step_hashes.add(results, at)
-        if self._traces.size:
+                self.quantities[name].reshape(-1, *values.shape[1:])[at] = values
+        self.played.reshape(-1)[at] = True
+        self._hashes.add(results, at)
+        if self.trace_sums.size:
             summed = sum_traces(results)
-            self._traces[summed.traced] += summed.traces
+            self.trace_sums[summed.traced] += summed.traces
+            vars(self).pop("traces", None)  # computed from the former sums
         if len(results.described):
             self._described[results.described] = True
             for name, descriptions in vars(self._descriptions).items():
@@ -163,50 +171,13 @@ class ResultsCollector:
         observation_size: O of the moments. num_metrics: M.
         """
         # The letters are explained at `EpisodeResults`. There are no step hashes (L), traces (K) and descriptions (D).
-        sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1], "M": num_metrics}
+        T = self.trace_sums.shape[1]
+        sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": T, "M": num_metrics}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
         # `hashed` is True: an episode of length 0 has no step hashes that could be missing.
         failed = {"returns": np.array([np.nan]), "hashed": np.array([True])}
         self.add(EpisodeResults(**zeros | key | failed))
-
-    def collect(self) -> "PopulationResults":
-        """Return all results so far, after at least one `add`. Later results change the arrays, except `traces`."""
-        self._quantities["returns"][~self._played] = np.nan
-        # A row of traces is a sum over a candidate's episodes, or over all episodes. Divide it by their number.
-        counts = np.count_nonzero(self._played, axis=1)
-        if len(self._traces) != len(counts):
-            counts = np.array([np.count_nonzero(self._played)])
-        # If no traces are kept, there are no rows, and the slice is empty.
-        scale = TRACE_UNIT / np.maximum(counts, 1)[: len(self._traces), None]
-        traces = (self._traces.astype(np.float64) * scale).astype(np.float32)
-        return PopulationResults(
-            self._quantities, self._played, traces, self._traces, self._step_hashes, self._described, self._descriptions
-        )
-
-
-@dataclass(frozen=True)
-class PopulationResults:
-    """The results of P candidates in up to E episodes each.
-
-    Attributes:
-        quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
-        played: [P, E], whether an episode was played.
-        traces: [P, T], the mean of each candidate over its episodes; or [1, T], the mean over all episodes, if workers
-            returned only the sum over all candidates; or [0, 0] if no traces are kept. A failed episode has zeros.
-        trace_sums: The sums from which `traces` are computed, in units of `TRACE_UNIT`.
-        hashes: The step hashes of the episodes.
-        described: [P], whether a rank that played the candidate sent the description of its genome.
-        received: The descriptions of P genomes; empty ones for genomes that no rank described.
-    """
-
-    quantities: Mapping[str, NDArray[Any]]
-    played: Bool
-    traces: Float32
-    trace_sums: Int64
-    hashes: CollectedHashes
-    described: Bool
-    received: GenomeDescriptions
 
     @property
     def returns(self) -> Float64:
@@ -234,6 +205,20 @@ class PopulationResults:
         An episode that failed or was not played has False, 0 or NaN.
         """
         return metrics_of(self.quantities, names)
+
+    @cached_property
+    def traces(self) -> Float32:
+        """[P, T], the mean traces of each candidate over its episodes; a failed episode has zeros.
+
+        It is [1, T], the mean over all episodes, if workers returned only the sum over all candidates, and [0, 0] if no
+        traces are kept.
+        """
+        counts = np.count_nonzero(self.played, axis=1)
+        if len(self.trace_sums) != len(counts):
+            counts = np.array([np.count_nonzero(self.played)])
+        # If no traces are kept, there are no rows, and the slice is empty.
+        scale = TRACE_UNIT / np.maximum(counts, 1)[: len(self.trace_sums), None]
+        return (self.trace_sums.astype(np.float64) * scale).astype(np.float32)
 
     @property
     def num_candidates(self) -> int:
@@ -263,19 +248,16 @@ class PopulationResults:
 
     def descriptions(self, genomes: GenomeSource) -> GenomeDescriptions:
         """Return all P descriptions, computing here any that no worker sent."""
-        received = self.received
-        missing = np.flatnonzero(~self.described)
-        if not len(missing):
-            return received
-        # Copies, because the arrays of `received` belong to the collector.
-        joined = GenomeDescriptions(*(array.copy() for array in vars(received).values()))
-        for name, computed in vars(describe(genomes.take(missing))).items():
-            getattr(joined, name)[missing] = computed
-        return joined
+        missing = np.flatnonzero(~self._described)
+        if len(missing):
+            for name, computed in vars(describe(genomes.take(missing))).items():
+                getattr(self._descriptions, name)[missing] = computed
+            self._described[:] = True
+        return self._descriptions
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
         """Return the step hashes of a candidate's E episodes, see `CollectedHashes.of`; [0, 2] if not played."""
         hashes = [np.zeros((0, 2), np.uint8)] * self.played.shape[1]
         for episode in np.flatnonzero(self.played[candidate]).tolist():
-            hashes[episode] = self.hashes.of(candidate, episode, int(self.lengths[candidate, episode]))
+            hashes[episode] = self._hashes.of(candidate, episode, int(self.lengths[candidate, episode]))
         return hashes

@@ -29,7 +29,7 @@ from evolve.errors import FAILURES, InputError, RunError, Setting, describe, imp
 from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, PopulationResults, ResultsCollector
+from evolve.rollouts import EpisodeBatch, PopulationResults
 from evolve.shapes import Bool, Float32, Float64, Int32, read_only
 from evolve.strategies import ranking
 
@@ -397,13 +397,13 @@ def evaluate_population(
     spec = experiment.rollout_spec
     current: Round | None = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
     # All rounds fill the same tables, so the results of earlier rounds stay.
-    collector = ResultsCollector(P, E, spec.num_traces, traces)
+    results = PopulationResults(P, E, spec.num_traces, traces)
     while current is not None:
         batch = EpisodeBatch.of(
             seed, Purpose.EPISODE, genomes, keys, current.episodes, normalizer, current.candidates, traces=traces
         )
         batch = replace(batch, describe=True, best_of=E if ranks_by_mean(config) else 0)
-        results = coordinator.evaluate(spec, batch, meanwhile, collector)
+        coordinator.evaluate(spec, batch, meanwhile, results)
         meanwhile = None
         current = _round_after(current, config, genomes, results)
     return results

@@ -13,7 +13,7 @@ from evolve.cluster.workers import Fate, Loss, WorkQueue
 from evolve.errors import EpisodeError, RunError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, EpisodeFailure, ResultsCollector, RolloutSpec, generation_keys
+from evolve.rollouts import EpisodeBatch, EpisodeFailure, PopulationResults, RolloutSpec, generation_keys
 
 P, E = 10, 2
 HOSTS = ["here", "there", "there"]
@@ -30,7 +30,7 @@ def evaluation(batch, on_failure="worst"):
     spec = RolloutSpec("", 1, 0, 10.0, on_failure)
     shown = []
     sizes, progress = (lambda *_: iter([])), (lambda *progress: shown.append(progress))
-    job = Evaluation(spec, batch, HOSTS, SERIAL, sizes, progress, ResultsCollector.of(batch, 0))
+    job = Evaluation(spec, batch, HOSTS, SERIAL, sizes, progress, PopulationResults.of(batch, 0))
     return job, shown
 
 

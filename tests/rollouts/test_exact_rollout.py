@@ -17,7 +17,7 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import (
     EpisodeBatch,
     ExactRollout,
-    ResultsCollector,
+    PopulationResults,
     Rollout,
     exact_rollout,
     generation_keys,
@@ -268,10 +268,10 @@ def test_the_step_hashes_of_most_genomes_are_left_out_if_only_the_best_are_wante
         batch = batch_of(description, False, best_of=E * wanted)
         assert batch.take(np.arange(5)).best_of == E * wanted
         ours.submit(batch)
-        collector = ResultsCollector(P, E, description.num_traces)
+        found = PopulationResults(P, E, description.num_traces)
         for part in finish(ours):
-            collector.add(checked(part))
-        tables.append(collector.collect())
+            found.add(checked(part))
+        tables.append(found)
     whole, few = tables
     best = int(strategies.ranking(ordered_sum(whole.returns) / E)[0])
     for ours, theirs in zip(few.step_hashes(best), whole.step_hashes(best), strict=True):

@@ -12,7 +12,7 @@ from some_results import checked, results
 from evolve.genome import Genomes, describe
 from evolve.numerics import ordered_sum
 from evolve.numerics.hashing import MAX_HASHED_STEPS
-from evolve.rollouts import EPISODE_QUANTITIES, EpisodeResults, ResultsCollector, sum_traces
+from evolve.rollouts import EPISODE_QUANTITIES, EpisodeResults, PopulationResults, sum_traces
 from evolve.rollouts.results import TRACE_UNIT, quantize_traces
 
 P, E, T = 3, 4, 5
@@ -50,11 +50,11 @@ def some(places):
 
 def collected(*parcels):
     """The results of these episodes, message by message."""
-    collector = ResultsCollector(P, E, T)
+    found = PopulationResults(P, E, T)
     for parcel in parcels:
         if len(parcel):
-            collector.add(some(np.array(parcel, np.intp)))
-    return collector.collect()
+            found.add(some(np.array(parcel, np.intp)))
+    return found
 
 
 @given(st.permutations(range(N)), st.sets(st.integers(0, N)))
@@ -110,9 +110,8 @@ def test_collected_results_keep_nothing_of_a_message_alive():
     """The arrays of a message are views into its buffer, genomes and all."""
     played = some(np.arange(N))
     message = EpisodeResults(**{f.name: getattr(played, f.name)[:] for f in fields(played)})
-    collector = ResultsCollector(P, E, T)
-    collector.add(message)
-    found = collector.collect()
+    found = PopulationResults(P, E, T)
+    found.add(message)
     kept = [*found.quantities.values(), found.trace_sums, *found.step_hashes(0)]
     assert not any(np.shares_memory(ours, getattr(message, f.name)) for ours in kept for f in fields(message))
 
@@ -123,10 +122,9 @@ def test_a_trace_that_is_no_number_counts_as_zero():
 
 
 def test_an_episode_that_is_given_up_has_failed_and_left_nothing():
-    collector = ResultsCollector(P, E, T)
-    collector.add(some(np.arange(N - 1)))
-    collector.add_failure(P - 1, E - 1, observation_size=2)
-    table = collector.collect()
+    table = PopulationResults(P, E, T)
+    table.add(some(np.arange(N - 1)))
+    table.add_failure(P - 1, E - 1, observation_size=2)
     assert np.isnan(table.returns[-1, -1])
     assert np.count_nonzero(np.isnan(table.returns)) == 1
     assert table.played.all()
@@ -137,10 +135,10 @@ def test_an_episode_that_is_given_up_has_failed_and_left_nothing():
 
 def test_the_sum_of_all_traces_gives_the_same_mean():
     whole = everything()
-    added_up = ResultsCollector(P, E, T, "mean")
+    added_up = PopulationResults(P, E, T, "mean")
     for n in range(N):
         added_up.add(replace(some(np.array([n])), traced=np.zeros(1, np.int32)))
-    each, together = collected(range(N)), added_up.collect()
+    each, together = collected(range(N)), added_up
     assert np.array_equal(each.mean_traces, together.mean_traces)
     assert together.mean_traces == pytest.approx(whole.traces.mean(axis=0) * TRACE_UNIT)
     assert together.traces[0] == pytest.approx(together.mean_traces)
@@ -152,14 +150,16 @@ def test_after_a_race_every_candidate_counts_the_same_in_the_mean():
     longer = (everything().episodes == 0) | (everything().genomes == 0)  # only candidate 0 has played on
     results = collected(np.flatnonzero(longer))
     assert np.array_equal(results.mean_traces, ordered_sum(results.traces.T.astype(np.float64)) / P)
+    summed = PopulationResults(P, E, T, "mean")
+    played = some(np.flatnonzero(longer))
+    summed.add(replace(played, traced=np.zeros_like(played.traced)))
     with pytest.raises(ValueError, match="each candidate"):
-        _ = replace(results, traces=results.traces[:1]).mean_traces
+        _ = summed.mean_traces
 
 
 def test_traces_that_are_not_wanted_are_not_returned():
-    collector = ResultsCollector(P, E, T, "none")
-    collector.add(replace(some(np.arange(N)), traced=np.zeros(0, np.int32), traces=np.zeros((0, 0), np.int64)))
-    table = collector.collect()
+    table = PopulationResults(P, E, T, "none")
+    table.add(replace(some(np.arange(N)), traced=np.zeros(0, np.int32), traces=np.zeros((0, 0), np.int64)))
     assert table.traces.shape == (0, 0)
     assert not table.trace_fingerprints().any()
 
@@ -171,9 +171,9 @@ def test_genomes_that_no_worker_described_are_described_here():
     said = describe(genomes.take(known))
     part = replace(some(np.arange(N)), described=known.astype(np.int32), digests=said.digests,
                    connections=said.connections, genome_fingerprints=said.genome_fingerprints)  # fmt: skip
-    collector = ResultsCollector(P, E, T)
-    collector.add(part)
-    ours = collector.collect().descriptions(genomes)
+    found = PopulationResults(P, E, T)
+    found.add(part)
+    ours = found.descriptions(genomes)
     for name in vars(expected):
         assert np.array_equal(getattr(ours, name), getattr(expected, name))
 
@@ -188,9 +188,9 @@ def test_traces_that_int64_cannot_hold_are_left_out():
 
 
 def test_networks_without_traces_have_none():
-    collector = ResultsCollector(1, 1, 0)
-    collector.add(results(genomes=[0], lengths=[0], traced=[0], traces=np.zeros((1, 0), np.int64)))
-    assert collector.collect().traces.shape == (1, 0)
+    found = PopulationResults(1, 1, 0)
+    found.add(results(genomes=[0], lengths=[0], traced=[0], traces=np.zeros((1, 0), np.int64)))
+    assert found.traces.shape == (1, 0)
 
 
 def test_step_hashes_of_a_long_episode_end_early():
@@ -199,8 +199,8 @@ def test_step_hashes_of_a_long_episode_end_early():
     hashes = np.arange(2 * (MAX_HASHED_STEPS + 3)).astype(np.uint8).reshape(-1, 2)
     both = results(genomes=[0, 0], episodes=[0, 1], lengths=lengths, step_hashes=hashes, traced=[0],
                    traces=np.zeros((1, 0), np.int64))  # fmt: skip
-    collector = ResultsCollector(1, 2, 0)
-    collector.add(both)
-    first, second = collector.collect().step_hashes(0)
+    found = PopulationResults(1, 2, 0)
+    found.add(both)
+    first, second = found.step_hashes(0)
     assert np.array_equal(first, hashes[:MAX_HASHED_STEPS])
     assert np.array_equal(second, hashes[MAX_HASHED_STEPS:])

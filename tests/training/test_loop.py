@@ -15,7 +15,7 @@ from evolve.config import Config, EnvOptions
 from evolve.errors import EvolveError, InputError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
-from evolve.rollouts import EPISODE_QUANTITIES, ResultsCollector
+from evolve.rollouts import EPISODE_QUANTITIES, PopulationResults
 from evolve.store import Record
 from evolve.strategies import STRATEGIES
 from evolve.training import evaluate_champion, iterate, make_rollout, prepare
@@ -80,9 +80,9 @@ def test_validation_plays_validation_episodes_of_the_generation():
     class FakeCoordinator:
         def evaluate(self, spec, batch, meanwhile=None):
             asked.append((spec, batch.purpose, batch.keys.tolist(), batch.rows.tolist(), batch.episodes.tolist()))
-            collector = ResultsCollector(1, 2, 0)
-            collector.add(results(genomes=[0, 0], episodes=[1, 0], returns=[3.0, 1.0], lengths=[1, 1], traced=[0]))
-            return collector.collect()
+            found = PopulationResults(1, 2, 0)
+            found.add(results(genomes=[0, 0], episodes=[1, 0], returns=[3.0, 1.0], lengths=[1, 1], traced=[0]))
+            return found
 
     experiment = prepare(Config(evaluation_max_episode_steps=70))
     genome = Genomes(np.zeros((1, 4), np.float32), np.ones((1, 4), np.bool_))
