@@ -42,17 +42,8 @@ class RolloutInHalves:
         self.halves = make_half(self.queue), make_half(self.queue)
         self.whole_episodes = self.halves[0].whole_episodes
         self.max_episode_seconds = self.halves[0].max_episode_seconds
-
-    @property
-    def environment_seconds(self) -> float:
+        self.environment_seconds = 0.0
         """The seconds that were spent in environments."""
-        return sum(half.environment_seconds for half in self.halves)
-
-    @environment_seconds.setter
-    def environment_seconds(self, seconds: float) -> None:
-        # The getter returns the sum of both halves.
-        self.halves[0].environment_seconds = seconds
-        self.halves[1].environment_seconds = 0.0
 
     @property
     def pending(self) -> int:
@@ -82,6 +73,8 @@ class RolloutInHalves:
             one.fill(most=max(1, share))
         if one.running:
             one.begin()
+        self.environment_seconds += one.environment_seconds
+        one.environment_seconds = 0.0
         return results
 
     def take_failures(self) -> list[EpisodeFailure]:
