@@ -271,19 +271,11 @@ class MapElites(contract.Strategy[Archive]):
         """Return the generation in which the champion took its cell."""
         return int(state.origins[contract.ranking(state.fitness)[0], 0]) if len(state) else None
 
-    def select(
-        self,
-        state: Archive,
-        /,
-        connections: int | None = None,
-        cell: Sequence[int] | None = None,
-        *,
-        member: int | None = None,
-    ) -> Genomes:
+    def select(self, state: Archive, /, **which: Any) -> Genomes:
         """Return the elite of a cell."""
-        if cell is None or connections is not None or member is not None:
-            return super().select(state, connections, member=member)  # raises InputError
-        return state.genomes.take(np.array([self._place(state, cell)]))
+        if "cell" not in which:
+            return super().select(state, **which)  # raises InputError
+        return state.genomes.take(np.array([self._place(state, which["cell"])]))
 
     def origin(self, state: Archive, cell: Sequence[int]) -> tuple[int, int]:
         """Return the generation of the elite of a cell, and its number among the candidates."""

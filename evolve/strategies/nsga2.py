@@ -22,7 +22,7 @@ The champion is the parent of the best mean fitness. If a parent has fewer than 
 filled up to `trusted` evaluations, each with the median of the mean fitness of the parents that may be chosen.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -234,30 +234,21 @@ class Nsga2(Elitist[FrontState]):
         self._require_elite(state)
         return self._best(state, np.arange(len(state.parents)))
 
-    def select(
-        self,
-        state: FrontState,
-        /,
-        connections: int | None = None,
-        cell: Sequence[int] | None = None,
-        *,
-        member: int | None = None,
-    ) -> Genomes:
+    def select(self, state: FrontState, /, **which: Any) -> Genomes:
         """Return a member of the front, or the best genome of at most `connections` acting connections."""
-        if cell is not None:
-            return super().select(state, cell=cell)  # raises InputError
-        if member is not None:
-            front = first_front(state)
-            if check_whole("member", member, 0) >= len(front):
+        if "member" in which:
+            front, member = first_front(state), check_whole("member", which["member"], 0)
+            if member >= len(front):
                 raise InputError("member", f"one of 0 to {len(front) - 1}", member)
             return state.parents.genomes.take(front[[member]])
-        if connections is None:
-            raise InputError("connections", "a number, or a member", None)
+        if "connections" not in which:
+            return super().select(state, **which)  # raises InputError
+        most = check_whole("connections", which["connections"], 0)
         counts = self._paths.count(state.parents.genomes.mask)
-        small = np.flatnonzero(counts <= check_whole("connections", connections, 0))
+        small = np.flatnonzero(counts <= most)
         if not len(small):
             expected = f"at least {counts.min()}, the smallest number of acting connections on the front"
-            raise InputError("connections", expected, connections)
+            raise InputError("connections", expected, most)
         return self._best(state, small)
 
     def _best(self, state: FrontState, among: Int64) -> Genomes:

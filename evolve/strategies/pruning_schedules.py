@@ -267,9 +267,9 @@ class PruningRounds(contract.Strategy[PruningState]):
         """Return the strategy's front or archive, see `Strategy.outcome`."""
         return self._strategy(state.mask).outcome(state.now)
 
-    def select(self, state: PruningState, /, *args: Any, **which: Any) -> Genomes:
+    def select(self, state: PruningState, /, **which: Any) -> Genomes:
         """Return a genome of the strategy's front or archive."""
-        return self._strategy(state.mask).select(state.now, *args, **which)
+        return self._strategy(state.mask).select(state.now, **which)
 
     def origin(self, state: PruningState, cell: Sequence[int]) -> tuple[int, int]:
         """Return the generation and the candidate number of an elite of the strategy."""

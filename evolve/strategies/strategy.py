@@ -221,21 +221,15 @@ class Strategy(Generic[State]):
         """
         return {}
 
-    def select(
-        self,
-        state: State,
-        /,
-        connections: int | None = None,
-        cell: Sequence[int] | None = None,
-        *,
-        member: int | None = None,
-    ) -> Genomes:
-        """Return a genome (P = 1) that the strategy keeps besides its champion. Give one of the arguments.
+    def select(self, state: State, /, **which: Any) -> Genomes:
+        """Return a genome (P = 1) that the strategy keeps besides its champion.
 
         Args:
-            connections: Select the best genome on a front with at most this number of connections that can act.
-            member: Select this genome of a front, counted from 0 in the order of `Run.front`.
-            cell: Select the elite of this cell of an archive. A strategy with elites also overrides `origin`.
+            state: A state after a generation.
+            which: One entry of these. connections: the largest number of connections that can act, to select the best
+                such genome on a front. member: the number of a genome on a front, counted from 0 in the order of
+                `Run.front`. cell: the indices of an archive's cell, to select its elite. A strategy with elites also
+                overrides `origin`.
 
         Raises:
             InputError: The strategy keeps no front, no archive, or no such genome.
@@ -243,10 +237,9 @@ class Strategy(Generic[State]):
         cure = ""
         if type(self).select is Strategy.select and self.outcome(state):  # a strategy of another package
             cure = "This strategy has no method `select` that finds the genomes of its front or archive."
-        for name, value in (("connections", connections), ("member", member)):
-            if value is not None:
-                raise InputError(name, "none, except with nsga2, which keeps a front", value, cure)
-        raise InputError("cell", "none, except with map-elites, which keeps an archive", cell, cure)
+        ((name, value),) = which.items()
+        keeper = "map-elites, which keeps an archive" if name == "cell" else "nsga2, which keeps a front"
+        raise InputError(name, f"none, except with {keeper}", value, cure)
 
     def origin(self, state: State, cell: Sequence[int]) -> tuple[int, int]:
         """Return the generation and the candidate number of the elite in a cell of an archive.

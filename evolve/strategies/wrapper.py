@@ -152,9 +152,9 @@ class Wrapper(Strategy[WrapperState]):
         """Return the strategy's front or archive, see `Strategy.outcome`."""
         return self._strategy.outcome(state.now)
 
-    def select(self, state: WrapperState, /, *args: Any, **which: Any) -> Genomes:
+    def select(self, state: WrapperState, /, **which: Any) -> Genomes:
         """Return a genome of the strategy's front or archive."""
-        return self._strategy.select(state.now, *args, **which)
+        return self._strategy.select(state.now, **which)
 
     def origin(self, state: WrapperState, cell: Sequence[int]) -> tuple[int, int]:
         """Return the generation and the candidate number of an elite of the strategy."""
