@@ -36,7 +36,6 @@ the n-th search, because the next search would begin only with the next generati
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -112,10 +111,6 @@ class GradualPruning:
             remaining[place] = most_important(mask[place], ranked_by, count)
         return remaining
 
-    @cached_property
-    def _paths(self) -> Paths:
-        return Paths(self.layout)
-
     def _importance(self, mask: Bool, centre: Float64, results: contract.Results) -> Float64:
         """Return the importance [W] of each connection, at least 0."""
         match self.by:
@@ -124,7 +119,7 @@ class GradualPruning:
             case "random":
                 return Stream(self.seed, Purpose.UNIFORM_PRUNING).uniform(len(centre))
             case "flow":
-                return self._paths.flow(np.where(mask, centre, 0.0))
+                return Paths(self.layout).flow(np.where(mask, centre, 0.0))
             case _:
                 return np.abs(centre)
 
@@ -222,11 +217,10 @@ class PruningRounds(contract.Strategy[PruningState]):
         self._initial_mask = contract.initial_genomes(layout, seed, 0, range(1)).mask[0]
         self._make = make
         self._layout = layout
-        # One tuple, so that no thread can read a mask with the strategy of another mask.
-        self._newest = self._initial_mask, self._new_strategy(self._initial_mask)
-        # Cached, because the caches of the strategy compare states by identity.
+        # Both are cached, because the caches of a strategy compare states by identity.
+        self._strategy = contract.NewestValue(self._strategy_for)
         self._current = contract.NewestValue(self._current_search)
-        copy_attributes(self, self._newest[1])
+        copy_attributes(self, self._strategy(self._initial_mask))
 
     def start(self) -> PruningState:
         """Return the state before generation 0."""
@@ -261,7 +255,7 @@ class PruningRounds(contract.Strategy[PruningState]):
 
     def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
         """Return the strategy's measures."""
-        return self._newest[1].measures(genomes, metrics)
+        return self._strategy(self._initial_mask).measures(genomes, metrics)
 
     def outcome(self, state: PruningState) -> dict[str, Float64]:
         """Return the strategy's front or archive, see `Strategy.outcome`."""
@@ -287,16 +281,8 @@ class PruningRounds(contract.Strategy[PruningState]):
         record = RoundRecord.from_arrays(arrays, "rounds")
         return PruningState(self._strategy(mask).from_arrays(arrays), mask, next_mask, record)
 
-    def _strategy(self, mask: Bool) -> contract.Strategy[Any]:
-        """Return the strategy for a mask; the newest one is cached."""
-        # Read the cache once, because another thread may replace its content.
-        known, strategy = self._newest
-        if mask is not known and not np.array_equal(mask, known):
-            strategy = self._new_strategy(mask)
-            self._newest = mask, strategy
-        return strategy
-
-    def _new_strategy(self, mask: Bool) -> contract.Strategy[Any]:
+    def _strategy_for(self, mask: Bool, _: int) -> contract.Strategy[Any]:
+        """Return the strategy for a mask."""
         return self._make(MaskedLayout(self._layout, mask))
 
     def _current_search(self, state: PruningState, _: int) -> PruningState:
