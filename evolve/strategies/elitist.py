@@ -174,12 +174,7 @@ class Elitist(contract.Strategy[contract.State]):
         children = self._children(state, generation, candidates[~old])
         if not old.any():
             return children
-        both = concatenate(elite.take(candidates[old]), children)
-        # `both` has the survivors first. Its genome i is for candidates[order[i]]. If `order` does not ascend, put
-        # the genomes into the order of `candidates`.
-        order = np.argsort(~old, kind="stable")
-        is_right_order = bool((order[:-1] < order[1:]).all())
-        return both if is_right_order else both.take(np.argsort(order))
+        return contract.interleaved(old, elite.take(candidates[old]), children)
 
     def champion(self, state: contract.State) -> Genomes:
         """Return the best genome of the elite. Raises InputError before the first `tell`, which chooses an elite."""

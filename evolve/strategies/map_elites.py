@@ -41,7 +41,7 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, no_genomes
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, no_genomes
 from evolve.numerics.perturbation import perturbed
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Bool, Float32, Float64, Int64
@@ -245,14 +245,10 @@ class MapElites(contract.Strategy[Archive]):
         best = best_of_cells(cells, fitness)
         is_new = best >= n
         # A lazy source computes only the candidates that take a cell.
-        both = concatenate(state.genomes.take(best[~is_new]), genomes.take(best[is_new] - n))
-        # `both` has the old elites first and then the new ones. `order`: the place in `best` of each elite in `both`.
-        # `places`, the inverse: the place in `both` of the elite of each filled cell, in ascending order.
-        order = np.argsort(is_new, kind="stable")
-        places = np.argsort(order, kind="stable")
+        new = genomes.take(best[is_new] - n)
         new_origins = np.column_stack([np.full(self._P, state.generations[0]), np.arange(self._P)])
         after = Archive(
-            both.take(places),
+            contract.interleaved(is_new, new, state.genomes.take(best[~is_new])),
             cells[best],
             fitness[best],
             np.concatenate([state.measures, measures])[best],

@@ -210,24 +210,22 @@ class Nsga2(Elitist[FrontState]):
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
         fitness, measures = results.fitness, self.told_measures(genomes, results)
         n = self.survivors(state)  # the first n candidates are the parents, the others are new
-        old = state.parents.take(np.arange(n)).with_evaluation(fitness[:n])
-        # Rank the new candidates without their genomes. Below, take only the genomes of the chosen candidates.
-        placeholders = Genomes(np.zeros((self._P - n, 0), np.float32), np.zeros((self._P - n, 0), np.bool_))
-        new = ScoredGenomes.evaluated(placeholders, fitness[n:]).with_prior(self._prior, fitness)
+        # Score all candidates without their genomes. Below, take only the genomes of the chosen candidates.
+        blank = Genomes(np.zeros((self._P, 0), np.float32), np.zeros((self._P, 0), np.bool_))
+        old = replace(state.parents, genomes=blank).take(np.arange(n)).with_evaluation(fitness[:n])
+        new = ScoredGenomes.evaluated(blank.take(np.arange(n, self._P)), fitness[n:]).with_prior(self._prior, fitness)
+        scored = old.joined(new)
         # Prior evaluations count as if they had given the same measures.
         first_sums = measures[n:] * (1.0 + self._prior)
         measured = np.concatenate([state.measured[:n] + measures[:n], first_sums])
-        counts = np.concatenate([old.count, new.count])
-        scores = np.concatenate([old.score, new.score])
         # With the signs, larger is better in every objective.
-        order, fronts = crowded_order(np.column_stack([scores, self._signs * (measured / counts[:, None])]))
+        goals = np.column_stack([scored.score, self._signs * (measured / scored.count[:, None])])
+        order, fronts = crowded_order(goals)
         chosen = order[: self._elite_size]
-        added = chosen[chosen >= n]
-        parents = old.joined(replace(new.take(added - n), genomes=genomes.take(added)))
-        # In `parents`, the new parents follow all old ones, in the order in which they were chosen.
-        rows = chosen.copy()
-        rows[chosen >= n] = n + np.arange(len(added))
-        return FrontState(parents.take(rows), measured[chosen], fronts[chosen], chosen.astype(np.int64))
+        is_old = chosen < n
+        kept, added = state.parents.genomes.take(chosen[is_old]), genomes.take(chosen[~is_old])
+        parents = replace(scored.take(chosen), genomes=contract.interleaved(is_old, kept, added))
+        return FrontState(parents, measured[chosen], fronts[chosen], chosen.astype(np.int64))
 
     def champion(self, state: FrontState) -> Genomes:
         """Return the genome of the best trusted mean fitness. Raises InputError before the first `tell`."""

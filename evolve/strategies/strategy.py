@@ -19,7 +19,7 @@ from evolve.errors import InputError, one_line
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, no_genomes
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float32, Float64, Int64, check_shape, read_only, stored_array
+from evolve.shapes import Bool, Float32, Float64, Int64, check_shape, read_only, stored_array
 
 State = TypeVar("State")
 Value = TypeVar("Value")
@@ -400,6 +400,15 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
         return init(Streams(seed, Purpose.INIT, generation, np.fromiter(candidates, np.int64)))
     streams = (Stream(seed, Purpose.INIT, generation, int(candidate)) for candidate in candidates)
     return concatenate(*map(layout.init, streams))
+
+
+def interleaved(takes_first: Bool, first: Genomes, second: Genomes) -> Genomes:
+    """Return P genomes: the next of `first` where `takes_first` [P] is True, the next of `second` elsewhere."""
+    weights = np.empty((len(takes_first), first.num_weights), np.float32)
+    mask = np.empty(weights.shape, np.bool_)
+    for rows, genomes in ((takes_first, first), (~takes_first, second)):
+        weights[rows], mask[rows] = genomes.weights, genomes.mask
+    return Genomes(weights, mask)
 
 
 @dataclass(frozen=True)
