@@ -165,6 +165,7 @@ class _CmaRates:
     """The constants of cma-es, with the names at the top of this module. weights: w_i [P]."""
 
     def __init__(self, n: int, population: int) -> None:
+        self.n = n
         self.mu = mu = population // 2
         # w'_i for i = 1 … P: above 0 for the better half, below 0 for the worse half.
         unscaled = log(np.array([(population + 1) / 2])) - log(np.arange(1.0, population + 1))
@@ -237,11 +238,7 @@ class Cma(EvolutionStrategy[CmaState]):
         y = ordered_sum((r.weights[: r.mu, None] * steps[: r.mu]).T)
         # Row 0 is L⁻¹ y, for p_σ. The other rows are L⁻¹ y_i of the worse half, for the lengths in v_i.
         whitened = solve(self._factor_of(state), np.concatenate([y[None], steps[r.mu :]]))
-        path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff)
-        p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step * whitened[0]
-        # h depends on the length of the new p_σ, so p_σ comes before p_c.
-        progress, h = _adapt(state.progress, p_sigma, n, r.c_sigma, r.mu_eff)
-        p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
+        p_sigma, p_c, progress, h = _adapted(state, r, y, whitened[0])
         kept = 1 - r.c_1 - r.c_mu * float(ordered_sum(r.weights)) + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         # Below the diagonal the sum lacks the old covariance, but `_bounded` stores only the upper half.
         covariance = kept * self._upper(state) + (r.c_1 * p_c)[:, None] * p_c
@@ -291,16 +288,28 @@ class Cma(EvolutionStrategy[CmaState]):
         return CmaState(mean, p_sigma, p_c, upper, CmaProgress(sigma, progress.generations))
 
 
-def _adapt(progress: CmaProgress, p_sigma: Float64, n: int, c_sigma: float, mu_eff: float) -> tuple[CmaProgress, float]:
-    """Return the next progress, and h: 0 if p_σ is so long that p_c must not grow, else 1."""
-    generations = progress.generations + 1
+def _adapted(
+    state: CmaState, rates: "_CmaRates | _SepRates", y: Float64, whitened: Float64
+) -> tuple[Float64, Float64, CmaProgress, float]:
+    """Return the next p_σ, p_c and progress, and h: 0 if p_σ is so long that p_c must not grow, else 1.
+
+    Args:
+        state: The state before the generation.
+        rates: The constants of the strategy.
+        y: [n], the y of the formulas.
+        whitened: [n], y in units of the standard deviations: L⁻¹ y, or y/sqrt(C) for sep-cma-es.
+    """
+    n, c_sigma, c_c, mu_eff = rates.n, rates.c_sigma, rates.c_c, rates.mu_eff
+    generations = state.progress.generations + 1
+    p_sigma = (1 - c_sigma) * state.p_sigma + math.sqrt(c_sigma * (2 - c_sigma) * mu_eff) * whitened
     d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma
     ratio = norm(p_sigma) / (math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)))
     # p_σ begins at 0, so its length is too small in the first generations.
     start_correction = math.sqrt(1 - _power(1 - c_sigma, 2 * (generations + 1)))
     h = 1.0 if ratio / start_correction < 1.4 + 2 / (n + 1) else 0.0
+    p_c = (1 - c_c) * state.p_c + (h * math.sqrt(c_c * (2 - c_c) * mu_eff)) * y
     factor = exp(np.array([c_sigma / d_sigma * (ratio - 1)], np.float32))[0]
-    return CmaProgress(progress.sigma * float(factor), generations), h
+    return p_sigma, p_c, CmaProgress(state.progress.sigma * float(factor), generations), h
 
 
 class SepCmaOptions(PruningOptions):
@@ -409,10 +418,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         sigma = state.progress.sigma
         # `moved` is σ y of the formulas, and `squares` is σ² y².
         y = moved / sigma
-        path_step = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
-        p_sigma = (1 - r.c_sigma) * state.p_sigma + path_step
-        progress, h = _adapt(state.progress, p_sigma, r.n, r.c_sigma, r.mu_eff)
-        p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
+        p_sigma, p_c, progress, h = _adapted(state, r, y, y / np.sqrt(state.covariance))
         kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))
         return _bounded(state.mean + moved, p_sigma, p_c, covariance, progress)
