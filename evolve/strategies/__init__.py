@@ -200,11 +200,11 @@ def check(
     metrics: Sequence[str] = (),
     generations: int = _MOST_CHECKED + 1,
 ) -> None:
-    """Call the methods of a strategy of another package, and check their results.
+    """Call the methods of a strategy of another package, and check results that `guarded` does not check.
 
     Args:
         section: The section of the experiment that names the strategy. Nothing is checked for a built-in one.
-        make: Returns a new strategy that the section describes.
+        make: Returns a new strategy that the section describes (`guarded`).
         layout: The layout of the genomes.
         population: P.
         metrics: The metrics that episodes report.
@@ -221,44 +221,38 @@ def check(
 
     def ask_last(state: Any, generation: int, n: int = 1) -> Genomes:
         """Return the last n candidates, or all if there are fewer."""
-        candidates = np.arange(population)[-n:]
-        return check_genomes(strategy.ask(state, generation, candidates), len(candidates), W)
+        return strategy.ask(state, generation, np.arange(population)[-n:])
 
     def ask_twice(state: Any, generation: int) -> bytes:
         """Return the weights of the last candidate, which must not depend on the other candidates in the call."""
+        asked = ask_last(state, generation).weights.tobytes()
+        first, second = (ask_last(state, generation, _CHECKED_CANDIDATES) for _ in range(2))
         with STRATEGIES.as_input_error(section, "ask"):
-            asked = ask_last(state, generation).weights.tobytes()
-            first, second = (ask_last(state, generation, _CHECKED_CANDIDATES) for _ in range(2))
             if first != second or first.weights[-1].tobytes() != asked:
                 raise ValueError("a second call gives a candidate other weights; draw from Stream only")
         return asked
 
-    with STRATEGIES.as_input_error(section, "start"):
-        state = strategy.start()
+    state = strategy.start()
     # Generation 0, with made-up results.
     asked = ask_twice(state, 0)
     results = _results(section, strategy, layout, population, metrics, state, ask_last(state, 0))
+    # `AskedGenomes` calls `ask` with the old state even after `tell`, for the log. So `tell` must not change it.
+    genomes = AskedGenomes(strategy, state, 0, population, W)
+    before, state = state, strategy.tell(state, genomes, results)
     with STRATEGIES.as_input_error(section, "tell"):
-        # `AskedGenomes` calls `ask` with the old state even after `tell`, for the log. So `tell` must not change it.
-        before, state = state, strategy.tell(state, AskedGenomes(strategy, state, 0, population, W), results)
-        if state is None and before is not None:
-            raise TypeError("expected the next state, got None")
         if ask_last(before, 0).weights.tobytes() != asked:
             raise ValueError("after tell, ask gives other genomes for the same state; return a new state instead")
-    with STRATEGIES.as_input_error(section, "champion"):
-        check_genomes(strategy.champion(state), 1, W)
+    strategy.champion(state)
     with STRATEGIES.as_input_error(section, "outcome"):
         if unknown := set(strategy.outcome(state)) - {"front", "archive"}:
             raise ValueError(f"expected front or archive, got {', '.join(map(str, unknown))}")
     following = ask_twice(state, 1)
     with STRATEGIES.as_input_error(section, "tell"):
-        again = strategy.tell(before, AskedGenomes(strategy, before, 0, population, W), results)
-        if ask_last(again, 1).weights.tobytes() != following:
+        if ask_last(strategy.tell(before, genomes, results), 1).weights.tobytes() != following:
             raise ValueError("a second call with the same results gives other candidates; draw from Stream only")
     with STRATEGIES.as_input_error(section, "to_arrays or from_arrays"):
-        arrays = strategy.to_arrays(state)
-        _check_arrays(arrays)
-        if ask_last(strategy.from_arrays(arrays), 1).weights.tobytes() != following:
+        read = strategy.from_arrays(strategy.to_arrays(state))
+        if ask_last(read, 1).weights.tobytes() != following:
             raise ValueError("the state that was read back gives other candidates")
         _check_resumed(make, population, W, results, min(generations - 1, _MOST_CHECKED))
 
@@ -302,18 +296,15 @@ def _check_resumed(
             )
 
 
-def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, population: int) -> Strategy[Any]:
-    """Wrap the methods of a strategy of another package, so that their errors become InputErrors; return the strategy.
+def guarded(
+    section: Section, layout: GenomeLayout, population: int, seed: int, start: Genomes | None = None
+) -> Strategy[Any]:
+    """Return the strategy of a run: `from_table` makes it. Errors of a strategy of another package are InputErrors.
 
-    A wrapped method raises an InputError that names it if it fails, or if its result cannot be played or stored. So no
-    invalid result gets into the log. `from_arrays` is not wrapped, because `training.resume` checks it.
-
-    Args:
-        section: The section of the experiment that names the strategy. A built-in strategy is returned unchanged.
-        strategy: The strategy that the section describes.
-        layout: The layout of the genomes.
-        population: P.
+    A method of such a strategy raises an InputError that names it if it fails, or if its result cannot be played or
+    stored. So no invalid result gets into the log. The exception is `from_arrays`, which `training.resume` checks.
     """
+    strategy = from_table(section, layout, population, seed, start)
     if not is_added(section):
         return strategy
     W = layout.num_weights
@@ -333,15 +324,21 @@ def guarded(section: Section, strategy: Strategy[Any], layout: GenomeLayout, pop
     def asked(genomes: Any, state: Any, generation: int, candidates: Any = None) -> Genomes:
         return check_genomes(genomes, population if candidates is None else len(candidates), W)
 
+    def next_state(after: Any, state: Any, genomes: Any, results: Any) -> Any:
+        if after is None and state is not None:
+            raise TypeError("expected the next state, got None; end tell with: return state")
+        return after
+
     def stored(arrays: Any, state: Any) -> Any:
         _check_arrays(arrays)
         return arrays
 
     guard("ask", asked)
+    guard("tell", next_state)
     guard("champion", lambda genomes, state: check_genomes(genomes, 1, W))
     guard("to_arrays", stored)
     # Only the exceptions of these methods are caught here.
-    unchecked = ("start", "tell", "sums", "measures", "outcome", "survivors", "select", "origin", "champion_generation")
+    unchecked = ("start", "sums", "measures", "outcome", "survivors", "select", "origin", "champion_generation")
     for name in unchecked:
         guard(name)
     return strategy

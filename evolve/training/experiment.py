@@ -134,9 +134,7 @@ class Experiment:
     def strategy(self, seed: int) -> strategies.Strategy[Any]:
         """Return the strategy of a run with a seed. Raises InputError if the strategy refuses its settings."""
         start = None if self.start is None else self.start.genome
-        table, P = self.config.strategy, self.config.population
-        made = strategies.from_table(table, self.network, P, seed, start)
-        return strategies.guarded(table, made, self.network, P)
+        return strategies.guarded(self.config.strategy, self.network, self.config.population, seed, start)
 
 
 # The annotation is a text, because the names would make each worker import h5py.

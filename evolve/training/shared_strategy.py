@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from evolve import networks, strategies
 from evolve.cluster import Coordinator
 from evolve.cluster.messages import frame_of, record_of
-from evolve.errors import InputError
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import PopulationResults, Traces
 from evolve.shapes import Float64, UInt8, ceil_div
@@ -165,7 +164,7 @@ class SharedStrategy:
     ) -> None:
         """Tell the strategy the results of a generation, on every rank that computed its candidates.
 
-        genomes: the value of `ask`. Raises InputError if the strategy's `tell` returns None.
+        genomes: the value of `ask`.
         """
         mean_traces = results.mean_traces if self._wanted_traces == "mean" else None
         sums = None
@@ -174,12 +173,7 @@ class SharedStrategy:
         # The strategy gets one row of traces for each fitness; or no rows, if workers sent only the mean, or if some
         # candidates of a growing population did not play.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
-        state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
-        if state is None and self.state is not None:
-            got = f"{self._experiment.config.strategy.name}, whose tell returns None"
-            expected = "a strategy whose tell returns the next state"
-            raise InputError("strategy.name", expected, got, "End tell with: return state.")
-        self.state = state
+        self.state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums, measures))
 
     def _sum_and_tell_workers(
         self, asked: AskedGenomes[Any], fitness: Float64, mean_traces: Float64 | None, measures: Float64 | None
@@ -283,8 +277,7 @@ class StrategyReplica:
         # Take the given genome out of the arrays, because the genome is no part of the state.
         given = [self._arrays.pop(name) for name in _START if name in self._arrays]
         start = Genomes(*given) if given else None
-        strategy = strategies.from_table(config.strategy, network, config.population, header.seed, start)
-        strategy = strategies.guarded(config.strategy, strategy, network, config.population)
+        strategy = strategies.guarded(config.strategy, network, config.population, header.seed, start)
         state = strategy.from_arrays(self._arrays) if header.generation else strategy.start()
         self._asked = AskedGenomes(strategy, state, header.generation, config.population, network.num_weights)
         # The sums of all columns: this rank will compute some, and receive the others.

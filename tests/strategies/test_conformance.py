@@ -344,7 +344,7 @@ def _random_candidate(_made, state, _generation, candidates):
         ("tell", _in_place, "tell fails .*return a new state instead"),
         ("champion", lambda *_: None, "champion fails .*expected evolve.genome.Genomes, got NoneType"),
         ("champion", lambda _, state: state.take(np.array([0, 0])), r"champion fails .*got \[2, "),
-        ("to_arrays", lambda *_: {"n": 3}, "to_arrays or from_arrays fails .*arrays of numbers by name, got 'n': int"),
+        ("to_arrays", lambda *_: {"n": 3}, "to_arrays fails .*arrays of numbers by name, got 'n': int"),
         ("to_arrays", lambda *_: {"z": np.zeros(1, complex)}, "got 'z': complex128"),
         ("to_arrays", lambda *_: {"z": np.zeros(1, ">f8")}, "got 'z': >f8"),
         ("champion", lambda _, state: Genomes(state.weights + 1, ~state.mask), "champion fails .*absent connection"),
@@ -363,10 +363,10 @@ def _random_candidate(_made, state, _generation, candidates):
 )
 def test_an_added_strategy_that_breaks_the_contract_is_refused(monkeypatch, name, replacement, fault):
     made = strategy(HILL_CLIMBER)
-    strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+    strategies.check(HILL_CLIMBER, partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3), NETWORK, P)
     monkeypatch.setattr(type(made), name, replacement)
     with pytest.raises(InputError, match=rf"^strategy\.name: .*got hill-climber, whose .*{fault}"):
-        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+        strategies.check(HILL_CLIMBER, partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3), NETWORK, P)
 
 
 def test_an_added_strategy_whose_tell_draws_elsewhere_is_refused(monkeypatch):
@@ -380,7 +380,7 @@ def test_an_added_strategy_whose_tell_draws_elsewhere_is_refused(monkeypatch):
     with pytest.raises(
         InputError, match=r"whose tell fails .*a second call with the same results gives other candidates"
     ):
-        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+        strategies.check(HILL_CLIMBER, partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3), NETWORK, P)
 
 
 def test_an_added_strategy_that_keeps_something_outside_of_its_state_is_refused(monkeypatch):
@@ -398,7 +398,7 @@ def test_an_added_strategy_that_keeps_something_outside_of_its_state_is_refused(
     with pytest.raises(
         InputError, match="a resumed run has other candidates or another champion; keep all that tell changes in the"
     ):
-        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+        strategies.check(HILL_CLIMBER, partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3), NETWORK, P)
 
 
 def test_a_capacity_of_an_added_strategy_is_a_whole_number(monkeypatch):
@@ -416,16 +416,20 @@ def test_an_added_strategy_whose_champion_is_outside_of_its_state_is_refused(mon
 
     monkeypatch.setattr(kind, "champion", champion_so_far)
     with pytest.raises(InputError, match=r"a resumed run has .* another champion"):
-        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+        strategies.check(HILL_CLIMBER, partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3), NETWORK, P)
 
 
 def test_an_added_strategy_that_reads_a_metric_without_its_name_in_env_metrics_is_refused(monkeypatch):
     kind = type(strategy(HILL_CLIMBER))
     monkeypatch.setattr(kind, "measured", ("speed",))
     monkeypatch.setattr(kind, "measures", lambda _self, _genomes, metrics: metrics["speed"][:, None])
-    strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P, ("energy", "speed"))
+    strategies.check(
+        HILL_CLIMBER, partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3), NETWORK, P, ("energy", "speed")
+    )
     with pytest.raises(InputError, match=r"^env\.metrics: expected speed among the metrics, .*, got \['energy'\]"):
-        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P, ("energy",))
+        strategies.check(
+            HILL_CLIMBER, partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3), NETWORK, P, ("energy",)
+        )
 
 
 def test_an_added_strategy_is_checked_for_the_generations_of_the_run_alone(monkeypatch):
@@ -438,7 +442,7 @@ def test_an_added_strategy_is_checked_for_the_generations_of_the_run_alone(monke
         return ask(self, state, generation, candidates)
 
     monkeypatch.setattr(kind, "ask", planned)
-    make = partial(strategy, HILL_CLIMBER)
+    make = partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3)
     strategies.check(HILL_CLIMBER, make, NETWORK, P, generations=4)
     with pytest.raises(InputError, match="the plan has 4 generations"):
         strategies.check(HILL_CLIMBER, make, NETWORK, P, generations=5)
@@ -463,9 +467,9 @@ def test_sums_and_measures_of_an_added_strategy_have_their_shapes(monkeypatch, n
     monkeypatch.setattr(type(made), *attribute)
     monkeypatch.setattr(type(made), name, lambda *_: wrong)
     with pytest.raises(InputError, match=rf"whose {name} fails .*expected .*1, 2\]|P, D\]"):
-        strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+        strategies.check(HILL_CLIMBER, partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3), NETWORK, P)
     monkeypatch.setattr(type(made), name, lambda *_: right)
-    strategies.check(HILL_CLIMBER, partial(strategy, HILL_CLIMBER), NETWORK, P)
+    strategies.check(HILL_CLIMBER, partial(strategies.guarded, HILL_CLIMBER, NETWORK, P, 3), NETWORK, P)
 
 
 def test_one_that_grows_learns_from_the_first_as_if_they_were_all(table):

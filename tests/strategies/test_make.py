@@ -78,7 +78,7 @@ def test_candidates_may_be_a_list(name):
     ],
 )
 def test_a_strategy_of_another_package_is_checked_before_a_run(monkeypatch, method, result, fault):
-    made = partial(make, "hill-climber", genome_size=3, population=8)  # examples/outside
+    made = partial(strategies.guarded, {"name": "hill-climber"}, VectorLayout(3), 8, 0)  # examples/outside
     strategy = made()
     strategies.check({"name": "hill-climber"}, made, VectorLayout(3), 8)
     original = getattr(type(strategy), method)

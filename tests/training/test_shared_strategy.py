@@ -11,7 +11,7 @@ from wire import Wire
 
 from evolve.cluster import Coordinator, Transport, dismiss, serve
 from evolve.config import Config, RacingOptions, parse
-from evolve.errors import InputError, RunError
+from evolve.errors import RunError
 from evolve.genome import Genomes, describe
 from evolve.numerics import ordered_sum
 from evolve.strategies import AskedGenomes
@@ -211,12 +211,6 @@ def test_a_rank_that_makes_another_genome_is_noticed():
     others.weights[record.champion_candidate, 3] += 1
     with pytest.raises(RunError, match=rf"candidate {record.champion_candidate}\b"):
         generation_record(bytes(32), genomes, describe(others), results, fitness, {}, None, seconds, {})
-
-
-def test_a_strategy_whose_tell_returns_nothing_is_named(monkeypatch):
-    monkeypatch.setattr("evolve.strategies.elitist.Ga.tell", lambda *_: None)
-    with pytest.raises(InputError, match=r"^strategy\.name: .* got ga, whose tell returns None\. .*return state"):
-        evolved(experiment({"name": "ga", "parents": 3}), Coordinator(Transport(), make_rollout), 1)
 
 
 @pytest.mark.usefixtures("much")
