@@ -461,17 +461,17 @@ def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies
 def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) -> None:
     """Raise InputError unless the episodes of all starts have the same step limit, even after a round of pruning.
 
-    all_starts: The number of generations that all starts take together (`strategies.choosing_generations`).
+    Args:
+        early: The setting `early_generations`, at least 1.
+        all_starts: The number of generations that all starts take together (`strategies.choosing_generations`).
+        pruning_every: The generations of a round of pruning, which begins with new starts; 0 without rounds.
     """
-    same_limit = "so that the episodes of all starts have the same step limit"
-    if early < all_starts:
-        expected = f"the generations of all starts, {all_starts:,}, or more, {same_limit}"
-        raise InputError("early_generations", expected, early)
     # The limit changes in generation `early`, which must not lie among the starts of a round.
-    if pruning_every and 0 < early % pruning_every < all_starts:
-        least = early - early % pruning_every
-        why = f"because each round begins with new starts, {same_limit}"
-        expected = f"{least:,}, or {least + all_starts:,} or more, {why}"
+    played = early % pruning_every if pruning_every else early  # generations of the round
+    if 0 < played < all_starts:
+        round_begins = early - played
+        allowed = f"{round_begins:,}, or {round_begins + all_starts:,}" if round_begins else f"{all_starts:,}"
+        expected = f"{allowed} or more, so that the episodes of all starts have the same step limit"
         raise InputError("early_generations", expected, early)
 
 
