@@ -50,11 +50,6 @@ class ScoredGenomes:
     count: Int64 = contract.stored("N", np.int64)
 
     @classmethod
-    def empty(cls, W: int, T: int = 0) -> "ScoredGenomes":
-        """Return an object without genomes (N = 0). W, T: the numbers of weights and of traces of a genome."""
-        return cls(no_genomes(W), np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
-
-    @classmethod
     def evaluated(cls, genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
         """Return N genomes after one evaluation, with their fitness [N] and, if traces are used, traces [N, T]."""
         N = len(genomes)
@@ -62,11 +57,13 @@ class ScoredGenomes:
 
     @classmethod
     def initial(cls, layout: GenomeLayout, T: int = 0) -> "ScoredGenomes":
-        """Return the elite before generation 0: the genome of a `StartLayout`, or none. T: the number of its traces."""
-        W = layout.num_weights
-        if not isinstance(layout, contract.StartLayout):
-            return cls.empty(W, T)
-        return cls(layout.genome, np.zeros((1, T), np.float32), np.zeros(1), np.zeros(1, np.int64))
+        """Return the elite before generation 0: the genome of a `StartLayout`, or no genome.
+
+        T: The number of a genome's traces.
+        """
+        genomes = layout.genome if isinstance(layout, contract.StartLayout) else no_genomes(layout.num_weights)
+        N = len(genomes)
+        return cls(genomes, np.zeros((N, T), np.float32), np.zeros(N), np.zeros(N, np.int64))
 
     def __len__(self) -> int:
         return len(self.count)

@@ -208,7 +208,8 @@ class Prune(Elitist[PruneState]):
     def start(self) -> PruneState:
         """Return the state before generation 0, in which no genome has been evaluated."""
         W = self._layout.num_weights  # also the number of traces, which are zeros if the network leaves none
-        return PruneState(ScoredGenomes.initial(self._layout, W), recent=ScoredGenomes.empty(W, W))
+        leaderboard = ScoredGenomes.initial(self._layout, W)
+        return PruneState(leaderboard, recent=leaderboard.best(0))
 
     def tell(self, state: PruneState, genomes: GenomeSource, results: contract.Results) -> PruneState:
         """Score the survivors again. Keep the K best genomes of all generations, and the K best of this generation."""

@@ -81,7 +81,7 @@ def test_traces_are_stored_only_where_there_are_any():
     without = ScoredGenomes.evaluated(genomes, np.zeros(2))
     with_traces = ScoredGenomes.evaluated(genomes, np.zeros(2), np.ones((2, W), np.float32))
     assert "e_traces" not in arrays_of(without, "e_")
-    for scored, T in ((without, 0), (with_traces, W), (ScoredGenomes.empty(W, W), W)):
+    for scored, T in ((without, 0), (with_traces, W), (with_traces.best(0), W)):
         again = state_of(ScoredGenomes, arrays_of(scored, "e_"), "e_", {"W": W, "T": T})
         assert again.traces.shape == (len(scored), T)
         assert np.array_equal(again.traces, scored.traces)
