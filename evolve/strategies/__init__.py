@@ -127,18 +127,15 @@ def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]
         fitness: The fitness of all candidates, for each generation.
     """
     options = STRATEGIES.parse(table).options
-    every, has_controls = 0, False
-    if isinstance(options, PruningOptions):
-        every, has_controls = options.pruning_every, options.pruning_control
-    every = every or max(1, len(fitness))  # without rounds of pruning, the whole run is one round
+    rounds = options if isinstance(options, PruningOptions) else PruningOptions()
+    every = rounds.pruning_every or max(1, len(fitness))  # without rounds of pruning, the whole run is one round
     found = []
     for number, first in enumerate(range(0, len(fitness), every)):
         last = min(first + every, len(fitness))
         if number:
-            # As in `PruningRounds`, a control follows each round, so the searches with odd numbers are controls.
-            is_control = has_controls and number % 2 == 1
-            searches_per_round = 2 if has_controls else 1
-            found.append((first, "control" if is_control else f"round {number // searches_per_round + 1}"))
+            searches_per_round = 2 if rounds.pruning_control else 1
+            round_title = f"round {number // searches_per_round + 1}"
+            found.append((first, "control" if rounds.is_control(number) else round_title))
         # A start or restart after the last generation of a round, or of the run, plays no generation.
         inner = beginnings(options, fitness[first:last])
         found += [(first + generation, kind) for generation, kind in inner if first + generation < last]

@@ -137,6 +137,10 @@ class PruningOptions(RestartOptions):
     pruning_control: bool = False
     """Whether a control follows each round: a search of the same length that begins with other initial weights."""
 
+    def is_control(self, search: int) -> bool:
+        """Return whether a search, numbered from 0, is a control. A control follows each round."""
+        return self.pruning_control and search % 2 == 1
+
     def check_combinations(self) -> None:
         """Raise InputError for a setting without effect, and for rounds too short for a restart or for all starts."""
         super().check_combinations()
@@ -293,8 +297,7 @@ class PruningRounds(contract.Strategy[PruningState]):
             return state
         search, generations = state.record.search + 1, state.record.generations
         record = RoundRecord(0, search, generations)
-        is_control = self._options.pruning_control and search % 2 == 1
-        if is_control:
+        if self._options.is_control(search):
             # Prune now, by the state at the end of the round. The control begins with another state.
             anew = self._strategy(state.mask).start_anew(generations)
             return PruningState(anew, state.mask, self._pruned_mask(state), record)
