@@ -34,7 +34,7 @@ The champion is the champion of the newest search. A run of n · `pruning_every`
 the n-th search, because the next search would begin only with the next generation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -256,10 +256,6 @@ class PruningRounds(contract.Strategy[PruningState]):
     def champion_generation(self, state: PruningState) -> int | None:
         """Return the generation that evaluated the champion; None if a champion may be evaluated again."""
         return self._strategy(state.mask).champion_generation(state.now)
-
-    def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
-        """Return the strategy's measures."""
-        return self._strategy(self._initial_mask).measures(genomes, metrics)
 
     def outcome(self, state: PruningState) -> dict[str, Float64]:
         """Return the strategy's front or archive, see `Strategy.outcome`."""

@@ -144,10 +144,6 @@ class Wrapper(Strategy[WrapperState]):
         """Return the generation that evaluated the champion; None if a champion may be evaluated again."""
         return self._strategy.champion_generation(state.best)
 
-    def measures(self, genomes: GenomeSource, metrics: Mapping[str, Float64]) -> Float64:
-        """Return the strategy's measures."""
-        return self._strategy.measures(genomes, metrics)
-
     def outcome(self, state: WrapperState) -> dict[str, Float64]:
         """Return the strategy's front or archive, see `Strategy.outcome`."""
         return self._strategy.outcome(state.now)
@@ -161,7 +157,7 @@ class Wrapper(Strategy[WrapperState]):
         return self._strategy.origin(state.now, cell)
 
     def begun(self, before: WrapperState, after: WrapperState) -> str:
-        """Return the kind of the search that began between two states, such as "restart"; "" if none began."""
+        """Return the kind of the search that began between two states, such as "restart"; "" if no search began."""
         inner = self._strategy
         return inner.begun(before.now, after.now) if isinstance(inner, Wrapper) else ""
 
@@ -198,9 +194,9 @@ class Wrapper(Strategy[WrapperState]):
 
 
 def copy_attributes(wrapper: Strategy[Any], strategy: Strategy[Any]) -> None:
-    """Copy the attributes that describe a strategy to its wrapper."""
+    """Copy the attributes that describe a strategy to its wrapper, and the method `measures`, which reads no state."""
     # The annotated names of the base class are its attributes.
-    for name in Strategy.__annotations__:
+    for name in (*Strategy.__annotations__, "measures"):
         setattr(wrapper, name, getattr(strategy, name))
 
 
