@@ -46,7 +46,8 @@ __all__ = [
     "runs_on_every_rank", "searches", "shared_mask", "wanted_traces",
 ]  # fmt: skip
 
-# Limits of the check of a strategy of another package: generations and candidates, and the seconds for resumed ones.
+# Limits of the check of a strategy of another package: the generations, the candidates of a generation, and the seconds
+# after which a slow strategy plays no further generation.
 _MOST_CHECKED, _CHECKED_CANDIDATES, _RESUMED_SECONDS = 8, 16, 1.0
 _PROPOSALS = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
@@ -94,7 +95,7 @@ def is_added(section: Section) -> bool:
 def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> int:
     """Return the estimated memory, in bytes per weight, that a rank needs for the strategy that `[strategy]` names.
 
-    By estimate, a genome takes 40 bytes per weight, and a centre with its sums takes 256.
+    The estimate is 40 bytes per weight for a genome, and 256 for a centre with its sums.
     """
     strategy = from_table(table, layout, population, 0)
     if not runs_on_every_rank(strategy, layout.num_traces):
@@ -232,7 +233,7 @@ def check(
     state = strategy.start()
     # Generation 0, with made-up results.
     asked = ask_twice(state, 0)
-    results = _results(section, strategy, layout, population, metrics, state, ask_last(state, 0))
+    results = _made_up_results(section, strategy, layout, population, metrics, state, ask_last(state, 0))
     # `AskedGenomes` calls `ask` with the old state even after `tell`, for the log. So `tell` must not change it.
     genomes = AskedGenomes(strategy, state, 0, population, W)
     before, state = state, strategy.tell(state, genomes, results)
@@ -363,7 +364,7 @@ class _Metrics(dict[str, Float64]):
         raise InputError("env.metrics", expected, list(self), "Name it: ", Setting("env.metrics", (*self, name)), ".")
 
 
-def _results(
+def _made_up_results(
     section: Section,
     strategy: Strategy[Any],
     layout: GenomeLayout,
@@ -372,9 +373,9 @@ def _results(
     state: Any,
     genome: Genomes,
 ) -> Results:
-    """Return made-up results for `tell`. First check `traces`, the sums of one column, and the measures of `genome`.
+    """Return results for `tell`, and check what the strategy needs for them: traces, sums and measures.
 
-    genome: A candidate (P = 1).
+    genome: A candidate (P = 1), whose measures are checked.
     """
     W, T = layout.num_weights, layout.num_traces
     with STRATEGIES.as_input_error(section, "traces"):

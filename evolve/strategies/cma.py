@@ -378,7 +378,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
     def _initial_state(self, initial: Genomes) -> SepCmaState:
         mean, zeros = self._connections.weights(initial), np.zeros(self._n)
-        return _bounded(mean, zeros, zeros, np.ones(self._n), CmaProgress(self._options.sigma, generations=0))
+        return _limited(mean, zeros, zeros, np.ones(self._n), CmaProgress(self._options.sigma, generations=0))
 
     def ask(self, state: SepCmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""
@@ -421,7 +421,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         p_sigma, p_c, progress, h = _adapted(state, r, y, y / np.sqrt(state.covariance))
         kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))
-        return _bounded(state.mean + moved, p_sigma, p_c, covariance, progress)
+        return _limited(state.mean + moved, p_sigma, p_c, covariance, progress)
 
     def champion(self, state: SepCmaState) -> Genomes:
         """Return the mean."""
@@ -443,7 +443,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         return ranking(fitness)[: len(self._rates.weights)]
 
 
-def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress) -> SepCmaState:
+def _limited(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress) -> SepCmaState:
     """Return a state whose standard deviations are not below the resolution of float32, nor above `_MAX_WEIGHT`."""
     mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
     sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT)

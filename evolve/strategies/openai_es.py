@@ -128,8 +128,8 @@ class OpenAiEsState:
     mask: Bool = contract.stored("W", np.bool_)
 
 
-def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
-    """Raise InputError for settings that contradict each other, or the layout."""
+def _check_for_tell(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
+    """Raise InputError for settings with which `tell` could fail."""
     if o.pruning and o.pruning_by == "trace" and not layout.num_traces:
         expected = "magnitude, flow or random, because this network leaves no traces"
         raise InputError("strategy.pruning_by", expected, "trace", "Or use a network such as hebbian-dag.")
@@ -164,8 +164,8 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
     state_type = OpenAiEsState
 
     def __init__(self, options: OpenAiEsOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        # `validate` checks only new runs. Resumed runs need this check, too: without it, `tell` could fail.
-        _check(options, layout)
+        # Not in `validate`, because resumed runs need this check, too.
+        _check_for_tell(options, layout)
         super().__init__(layout, population, seed)
         self._options = options
         self._pairs = population // 2

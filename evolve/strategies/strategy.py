@@ -226,10 +226,10 @@ class Strategy(Generic[State]):
 
         Args:
             state: A state after a generation.
-            which: One entry of these. connections: the largest number of connections that can act, to select the best
-                such genome on a front. member: the number of a genome on a front, counted from 0 in the order of
-                `Run.front`. cell: the indices of an archive's cell, to select its elite. A strategy with elites also
-                overrides `origin`.
+            which: One of these entries.
+                connections: Select the best genome on a front with at most this number of connections that can act.
+                member: Select this genome of a front, counted from 0 in the order of `Run.front`.
+                cell: Select the elite of this cell of an archive. A strategy with elites also overrides `origin`.
 
         Raises:
             InputError: The strategy keeps no front, no archive, or no such genome.
@@ -354,7 +354,7 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
     if isinstance(genomes, Genomes):
         check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
         # The smallest and the largest number show NaN and infinity, too, and need no array [P, W]. Verification passes
-        # one number for all weights, without strides.
+        # a broadcast of one number, whose strides are 0.
         if any(genomes.weights.strides) and not np.isfinite([genomes.weights.min(), genomes.weights.max()]).all():
             bad = np.flatnonzero(~np.isfinite(genomes.weights).all(axis=1))
             raise InputError("genomes", "finite weights", f"NaN or infinity in candidate {bad[0]}")

@@ -46,8 +46,8 @@ _FORGETFUL_WRAPPERS: dict[str, tuple[str | Setting, ...]] = {
     ),
     "gymnasium.wrappers:NormalizeReward": ("Leave it out: strategies rank or scale returns.",),
 }
-"""By wrapper of Gymnasium that learns from one episode for the next one: the cure. Each episode begins with a new
-environment, so such a wrapper forgets what it has learned."""
+"""The cure for each wrapper of Gymnasium that learns over several episodes. Each episode begins with a new environment,
+so such a wrapper forgets what it has learned."""
 _LARGE_SLOT = 2**16  # numbers in the slot of a large network; its step takes about as long as 16 environment steps
 
 
@@ -66,7 +66,8 @@ class Experiment:
         device_slots: The number of slots on a device that plays whole episodes. It is one for each episode of a
             generation, or as many as fit. None if `config.compute.slots` applies: the user gave it, or the environment
             or the network is on the host.
-        trial: The environment of the check before the run, and the result of `environments.check`; None without it.
+        trial: The environment of the check before the run, and the result of `environments.check`; None without a
+            check.
     """
 
     config: Config

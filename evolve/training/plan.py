@@ -1,4 +1,4 @@
-"""Plans runs: makes runs from arguments, and tells their size and their effect on files. Nothing here writes."""
+"""Plans runs from arguments, and predicts their size and their effect on files. Nothing here writes."""
 
 import math
 import os
@@ -302,11 +302,12 @@ def sweep_from_arguments(
 
 
 def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
-    """Return the values of a swept key, and prepare the table, which has all settings, for these values.
+    """Return the values of a swept key. Remove options from the table that another network or strategy would inherit.
 
-    If each value of "network" or "strategy" names one, it begins with its own defaults, so the table loses the options
-    of this section. But a table without a name, such as {"sigma": 0.1}, changes these options, so they stay. Each name
-    among the values then becomes a table, which replaces the section.
+    The table of a configuration has all options. If every value of "network" or "strategy" names one, each begins with
+    its own defaults, so the options of this section leave the table. But a value without a name, such as
+    {"sigma": 0.1}, changes these options, so they stay. The names beside such a value become tables, because a table
+    replaces the whole section.
     """
     if isinstance(values, list | tuple) and any(lacks_name(key, value) for value in values):
         return [{NAMED_SECTIONS[key]: each} if isinstance(each, str) else each for each in values]
