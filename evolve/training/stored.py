@@ -264,30 +264,28 @@ def chosen_genome(
         InputError: There is no such genome, or the file is damaged.
     """
     check_which(run, which, where)
+    if isinstance(run, StoredChampion):
+        # The configuration tells whether there must be a normalizer, and of which size.
+        size = experiment.network.observation_size if experiment.config.normalize_observations else None
+        stored_size = None if run.normalizer is None else run.normalizer.shape[1]
+        if stored_size != size:
+            raise InputError(str(run.path), "a normalizer that fits its configuration", "another normalizer, or none")
+        return run.held_out.champion, run.normalizer
+    if which.is_champion:
+        return newest_champion(experiment, run)
     generation = which.generation
     if generation is not None:
-        # `check_which` has refused a generation of a champion file.
-        assert isinstance(run, StoredRun)
         return run.records[generation].champion, normalizer_of(experiment, run, generation)
-    if isinstance(run, StoredRun):
-        if which.is_champion:
-            return newest_champion(experiment, run)
-        strategy, state = restore(experiment, run)
-        try:
-            genome = strategy.select(state, **which.given)
-        except InputError as error:
-            raise InputError(f"{where}{error.argument}", error.expected, error.got, *error.cure) from None
-        # The genomes of a front are evaluated again in each generation, so the present normalizer applies to them.
-        generation = run.num_generations
-        if which.cell is not None:  # an elite is never evaluated again, and keeps the normalizer of its generation
-            generation, _ = strategy.origin(state, which.cell)
-        return genome, normalizer_of(experiment, run, generation)
-    # A champion file. The configuration tells whether there must be a normalizer, and of which size.
-    size = experiment.network.observation_size if experiment.config.normalize_observations else None
-    stored_size = None if run.normalizer is None else run.normalizer.shape[1]
-    if stored_size != size:
-        raise InputError(str(run.path), "a normalizer that fits its configuration", "another normalizer, or none")
-    return run.held_out.champion, run.normalizer
+    strategy, state = restore(experiment, run)
+    try:
+        genome = strategy.select(state, **which.given)
+    except InputError as error:
+        raise InputError(f"{where}{error.argument}", error.expected, error.got, *error.cure) from None
+    # The genomes of a front are evaluated again in each generation, so the present normalizer applies to them.
+    generation = run.num_generations
+    if which.cell is not None:  # an elite is never evaluated again, and keeps the normalizer of its generation
+        generation, _ = strategy.origin(state, which.cell)
+    return genome, normalizer_of(experiment, run, generation)
 
 
 def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Float32 | None]:
