@@ -156,7 +156,7 @@ def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
             parts += (np.ascontiguousarray(leaf), bytes(-leaf.nbytes % 8))
         else:
             header.append(leaf)
-    text = json.dumps(header).encode()
+    text = json.dumps(header, default=np.generic.item).encode()  # a number may have a type of NumPy
     text += b" " * (-len(text) % 8)
     return np.frombuffer(bytearray().join([struct.pack("<q", len(text)), text, *parts]), np.uint8)
 

@@ -97,6 +97,12 @@ def test_whole_numbers_of_64_bits_arrive_as_pythons_own(number):
     survives(Kill(number))
 
 
+@pytest.mark.parametrize("number", [np.int64(3), np.uint64(2**63), np.bool_(True)])
+def test_a_number_of_numpy_arrives_as_pythons_own(number):
+    arrived = messages.decode(messages.encode(Kill(number)))
+    equal(arrived, Kill(number.item()))
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf, -0.0, 5e-324])
 def test_numbers_arrive_to_the_bit(number):
     busy = messages.decode(
