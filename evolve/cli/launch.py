@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cluster import check_start, started_by
 from evolve.cluster.cores import check_not_too_many, number_of_cores
-from evolve.cluster.hosts import AvailableHosts, Host, Launcher, mpirun_environment, python_words, read_hostfile
+from evolve.cluster.hosts import AvailableHosts, Host, Launcher, python_words, read_hostfile
 from evolve.cluster.start import silence_seconds
 from evolve.cluster.supervision import COMMAND, CONNECT, Outcome, Supervisor, begin_seconds, connect_seconds
 from evolve.config import seconds
@@ -150,10 +149,11 @@ class Launch:
         """The number of runs."""
         limit = request.configs[0].compute.time_limit  # the same in all experiments of a sweep
         self._deadline = math.inf if limit is None else time.monotonic() + seconds(limit)
-        given = options.launcher
-        self._launcher: Launcher | GivenLauncher = (
-            Launcher.find() if given is None else GivenLauncher(command_words("--launcher", given))
-        )
+        if options.launcher is None:
+            self._launcher = Launcher.find()
+        else:
+            path, *arguments = command_words("--launcher", options.launcher)
+            self._launcher = Launcher(path, is_open_mpi=False, tolerant=False, arguments=arguments)
         self._folder = folder
         self.command = command_line("launch", *argv)
         """The command line, which also continues the run."""
@@ -274,21 +274,6 @@ class Launch:
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.stopping:
             time.sleep(0.1)
-
-
-@dataclass(frozen=True)
-class GivenLauncher:
-    """A launcher command given by the user, such as SLURM's srun, in words."""
-
-    command: Sequence[str]
-
-    def words(self, ranks: int, _hosts: Sequence[Host], _folder: Path) -> list[str]:
-        """Return the words of the command. ranks: the number of ranks; 0 for the size of the allocation."""
-        return [*self.command, *(["-n", str(ranks)] if ranks else [])]
-
-    def environment(self, _ssh: Sequence[str], _folder: Path) -> dict[str, str]:
-        """Return the environment of the launcher."""
-        return mpirun_environment()
 
 
 def command_words(argument: str, command: str) -> list[str]:

@@ -236,19 +236,21 @@ class AvailableHosts:
 
 @dataclass(frozen=True)
 class Launcher:
-    """An MPI launcher.
+    """An MPI launcher, or another command that starts ranks, such as SLURM's srun.
 
     Attributes:
         path: The path of the executable.
         is_open_mpi: Whether the launcher belongs to Open MPI. Other launchers take the options of MPICH.
         tolerant: Whether the launcher can continue a job that has lost ranks.
         version: The name and the version of the library, such as "Open MPI 5.0.11", see `_library_version`.
+        arguments: The first arguments of the executable.
     """
 
     path: str
     is_open_mpi: bool
     tolerant: bool
     version: str = ""
+    arguments: Sequence[str] = ()
 
     @classmethod
     def find(cls, ranks: int | str = "R") -> "Launcher":
@@ -287,7 +289,7 @@ class Launcher:
             hosts: The hosts of the ranks; if empty, this machine or the allocation of its batch job.
             folder: A directory for the hostfile.
         """
-        words = [self.path, *self.more_ranks_than_cores()]
+        words = [self.path, *self.arguments, *self.more_ranks_than_cores()]
         if self.tolerant:
             words += ["--with-ft", "ulfm"]
         if hosts:

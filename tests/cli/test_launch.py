@@ -535,6 +535,19 @@ def test_the_arguments_of_a_run_may_end_with_a_file_after_two_dashes(monkeypatch
     assert found[-3:] == ["--resume", *words]
 
 
+@pytest.mark.parametrize(("ranks", "number"), [(None, []), (4, ["-n", "4"])])
+def test_a_launcher_of_the_user_starts_the_ranks(monkeypatch, tmp_path, ranks, number):
+    found = []
+    supervisor = SimpleNamespace(run=lambda words, *_, **__: found.extend(words), stopping=False)
+    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: supervisor)
+    monkeypatch.delenv("SLURM_NTASKS", raising=False)
+    words = list(map(str, SLOW))
+    options = SimpleNamespace(launcher="env A='b c' srun --mpi=pmix", ssh=None, ranks=ranks, hostfile=None)
+    Launch(words, options, words, load(words), tmp_path).start(0)
+    given = ["env", "A=b c", "srun", "--mpi=pmix", *number]
+    assert found[: len(given) + 1] == [*given, sys.executable]
+
+
 def test_a_signal_before_the_ranks_start_starts_none(monkeypatch, tmp_path):
     """Hosts that do not answer take half a minute, in which the user may lose patience."""
     monkeypatch.chdir(tmp_path)
