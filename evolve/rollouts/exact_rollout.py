@@ -88,9 +88,10 @@ class ExactRollout(_WholeEpisodes):
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `CALL_SECONDS`."""
         self.longest_call = 0.0
         """The seconds of the longest call of `Play.run`. On a device the first call may include compilation."""
-        # The steps of all episodes, and the seconds that they took, since results were last returned.
+        # The steps of the episodes whose results were not returned yet, and the seconds that these steps took.
         self._steps_played = 0
         self._seconds_played = 0.0
+        self._seconds_held = 0.0  # the seconds of playing since results were last returned
 
     @property
     def pending(self) -> int:
@@ -159,6 +160,7 @@ class ExactRollout(_WholeEpisodes):
         self.longest_call = max(self.longest_call, seconds)
         self._steps_played += made
         self._seconds_played += waited
+        self._seconds_held += waited
         self.environment_seconds += waited
         if not made:
             return
@@ -170,7 +172,7 @@ class ExactRollout(_WholeEpisodes):
 
     def take_results(self) -> EpisodeResults | None:
         """Return the results of finished episodes; None if there are none, or if they may be held back."""
-        due = not self.play.waiting or self._seconds_played > _RESULTS_SECONDS
+        due = not self.play.waiting or self._seconds_held > _RESULTS_SECONDS
         return self._results() if due and self.play.finished else None
 
     @property
@@ -186,7 +188,9 @@ class ExactRollout(_WholeEpisodes):
         """
         assert isinstance(self.play, NativePlay)
         assert isinstance(other.play, NativePlay)
-        self.play.give(other.play, self.play.running // 2)
+        steps = self.play.give(other.play, self.play.running // 2)
+        other._steps_played += steps
+        other._seconds_played += self._take_seconds(steps)
         other._traces, other._best_of = self._traces, self._best_of
 
     def clear(self) -> None:
@@ -194,7 +198,7 @@ class ExactRollout(_WholeEpisodes):
         self.queue.clear()
         self._held = None
         self.play.clear()
-        self._steps_played, self._seconds_played = 0, 0.0
+        self._steps_played, self._seconds_played, self._seconds_held = 0, 0.0, 0.0
 
     def close(self) -> None:
         """Do nothing: there are no environments."""
@@ -214,11 +218,19 @@ class ExactRollout(_WholeEpisodes):
         parameters = self.play.task.parameters_of(seeds).T
         self.play.feed(Feed(columns, numbers, seeds, keys, episodes.normalizers, mask, parameters))
 
+    def _take_seconds(self, steps: int) -> float:
+        """Return the seconds of some steps of the balance, and remove both from it. All steps took equally long."""
+        seconds = self._seconds_played * steps / max(self._steps_played, 1)
+        self._steps_played -= steps
+        self._seconds_played -= seconds
+        return seconds
+
     def _results(self) -> EpisodeResults:
-        # A call plays all episodes together, so each gets a share of the time in proportion to its steps.
-        seconds_per_step = self._seconds_played / max(self._steps_played, 1)
-        self._steps_played, self._seconds_played = 0, 0.0
+        self._seconds_held = 0.0
         played = self.play.take(self._best_of)
+        # The steps of episodes that go on keep their part of the time.
+        steps = int(played.lengths.sum(dtype=np.int64))
+        seconds_per_step = self._take_seconds(steps) / max(steps, 1)
         genomes = (played.keys >> BITS_OF_EPISODES).astype(np.int32)
         traced = genomes_of_traces(genomes, self._traces)
         return EpisodeResults(

@@ -265,8 +265,11 @@ class NativePlay:
         traces = buffers["result_traces"][:n, : self._structure.num_traces].copy()
         return Played(keys, returns, lengths, prints, wanted, hashes, moments, traces)
 
-    def give(self, other: "NativePlay", count: int) -> None:
-        """Continue `count` of the running episodes in the free slots of another play of the same task and network."""
+    def give(self, other: "NativePlay", count: int) -> int:
+        """Continue `count` of the running episodes in the free slots of another play of the same task and network.
+
+        Return the number of steps that these episodes have made.
+        """
         sources = np.flatnonzero(self._buffers["live"])[-count:]
         targets = np.flatnonzero(~other._buffers["live"])[:count]
         # The state of a slot has three parts: of the network, of the environment, and the arrays of this object.
@@ -283,6 +286,7 @@ class NativePlay:
         # Last, so that an error before this line leaves every episode in one place.
         other._buffers["live"][targets] = True
         self._buffers["live"][sources] = False
+        return sum(self._environments.episode(slot)[1] for slot in sources.tolist())
 
     def clear(self) -> None:
         """Drop all episodes."""

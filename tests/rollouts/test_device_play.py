@@ -189,6 +189,18 @@ def test_running_episodes_go_on_or_are_dropped():
     assert play(ours, batch) == play(rollout(7, "native"), batch) | play(other(7, "native"), rest)
 
 
+def test_the_seconds_of_the_episodes_are_the_time_of_play():
+    rollout, batch = setting("CartPole-v1", LSTM)
+    ours = rollout(40, "cupy")
+    ours.submit(batch)
+    seconds = 0.0
+    while ours.pending:
+        limit_steps(ours, 5)
+        results = ours.tick()
+        seconds += 0.0 if results is None else float(results.episode_seconds.sum(dtype=np.float64))
+    assert seconds == pytest.approx(ours.environment_seconds, rel=1e-5)
+
+
 def test_between_a_feed_and_its_results_nothing_is_copied_but_counts():
     rollout, batch = setting("CartPole-v1", LSTM, genomes=1)
     ours = rollout(40, "cupy")

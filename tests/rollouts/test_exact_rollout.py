@@ -116,6 +116,25 @@ def test_running_episodes_go_on_in_another_rollout(env, network):
     assert table_of(finish(other, finish(one))) == table_of(finish(alone))
 
 
+@pytest.mark.parametrize("env", ["CartPole-v1", "LunarLander-v3"])
+def test_the_seconds_of_the_episodes_are_the_time_of_play(env, monkeypatch):
+    """Also if results are taken in several portions, while other episodes go on, here or in another rollout."""
+    for name, value in {"CALL_SECONDS": 1e-6, "LEAST_STEPS": 1}.items():
+        monkeypatch.setattr(exact_rollout, name, value)
+    (one, _, network), (other, *_) = (rollouts(env, NETWORKS[0], False, slots=64) for _ in range(2))
+    for rollout in (one, other):
+        rollout.environment_seconds = 0.0
+    one.submit(batch_of(network, False))
+    one.steps = 5
+    one.tick()
+    if one.can_give:
+        one.give(other)
+    portions = finish(other, finish(one))
+    assert len(portions) > 1
+    seconds = sum(float(results.episode_seconds.sum(dtype=np.float64)) for results in portions)
+    assert seconds == pytest.approx(one.environment_seconds + other.environment_seconds, rel=1e-5)
+
+
 def test_cleared_episodes_leave_no_results():
     ours, theirs, network = rollouts("Acrobot-v1", NETWORKS[0], True)
     ours.submit(batch_of(network, True))
