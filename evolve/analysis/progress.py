@@ -56,7 +56,7 @@ def width() -> int | None:
 
 
 def work_shares(record: Record) -> tuple[float, float]:
-    """Return the share of the working time that was spent in environments, and the mean number of idle workers.
+    """Return the share of `environment_seconds` in the working time, and the mean number of idle workers.
 
     The working time of rank 0 counts only if there are no workers. A worker without working time does not count as
     idle, because a lost worker has none either.
@@ -126,6 +126,7 @@ class ProgressReporter:
         validations: The validation returns [N] by the number of complete generations. The caller may add some later.
         every: Seconds between two lines without a terminal; the last generation always has its line.
         stream: The stream of the progress; by default stdout.
+        whole_episodes: Whether kernels play environments and networks together, and their times are not known apart.
     """
 
     seed: int
@@ -137,6 +138,7 @@ class ProgressReporter:
     validations: Mapping[int, Float64] = field(default_factory=dict)
     every: float = 0.0
     stream: TextIO | None = None
+    whole_episodes: bool = False
 
     def __post_init__(self) -> None:
         self._line, self._printed_at = "", -math.inf
@@ -170,7 +172,7 @@ class ProgressReporter:
         self._expected = self._estimate_generations()
         generation = f"generation {self.completed - 1}"
         etas = self._etas(self.completed)
-        fitness, work = _describe_fitness(record), _describe_work(record)
+        fitness, work = _describe_fitness(record), _describe_work(record, self.whole_episodes)
         if self.validations:
             fitness += f"  validation {number(newest_validation(self.validations))}"
         if self.display is not None:
@@ -259,14 +261,15 @@ def _describe_fitness(record: Record) -> str:
     return f"{fitness}  median connections {connections:,}"
 
 
-def _describe_work(record: Record) -> str:
+def _describe_work(record: Record, whole_episodes: bool) -> str:
     """Return the throughput of a generation, and the load of its workers, as one text."""
+    place = "episodes" if whole_episodes else "environments"
     rate = record.steps / record.seconds
-    environments, idle = work_shares(record)
+    inside, idle = work_shares(record)
     waiting = f", {idle:.1f} of {len(record.busy_seconds) - 1} workers idle" if len(record.busy_seconds) > 1 else ""
     share = np.count_nonzero(record.lengths) / record.lengths.size  # below 1 in a race, or while the population grows
     played = f", {share:.0%} of the episodes played" if share < 1 else ""
-    return f"{rate:,.0f} steps/s, {environments:.0%} in environments{waiting}{played}"
+    return f"{rate:,.0f} steps/s, {inside:.0%} in {place}{waiting}{played}"
 
 
 def _make_display(unit: str = "generations", stream: TextIO | None = None) -> "Display | None":

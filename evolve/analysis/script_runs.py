@@ -81,8 +81,9 @@ class RunOptions:
         limit, quiet = config.early_stop.steps, not self.progress
         left = math.inf if limit is None else limit - steps
         return ProgressReporter(
-            plan.seed, completed, config.generations, quiet, left, every=_LINE_EVERY, stream=sys.stderr
-        )
+            plan.seed, completed, config.generations, quiet, left, every=_LINE_EVERY, stream=sys.stderr,
+            whole_episodes=plan.experiment.plays_whole_episodes,
+        )  # fmt: skip
 
 
 def number_of_workers(asked: Any, plan: PlannedRun, options: RunOptions) -> int:

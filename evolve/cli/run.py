@@ -395,8 +395,9 @@ def _evolve(
             clock.start(number - 1)
             steps = math.inf if limit is None else limit - file.steps
             reporter = ProgressReporter(
-                run.seed, file.num_generations, generations, steps=steps, clock=clock, validations=file.validations
-            )
+                run.seed, file.num_generations, generations, steps=steps, clock=clock, validations=file.validations,
+                whole_episodes=run.experiment.plays_whole_episodes,
+            )  # fmt: skip
             live_log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
             try:
                 with _explained(app, file, command), reporter, live_log as log:

@@ -59,7 +59,9 @@ def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verif
     coordinator = app.coordinator()
     repetition = verification.repetition(run, experiment, coordinator, app.transport)
     if arguments.full:
-        with ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json) as reporter:
+        whole = experiment.plays_whole_episodes
+        progress = ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json, whole_episodes=whole)
+        with progress as reporter:
             coordinator.progress = reporter.update
             return repetition.rerun(reporter)
     return repetition.reevaluate()

@@ -115,7 +115,8 @@ class Record:
     lengths: Int32 = column("generation/lengths", "G P E", np.int32,
         "environment steps of each episode; 0 if it was not played", "steps")
     episode_seconds: Float32 = column("generation/episode_seconds", "G P E", np.float32,
-        "wall time of each episode in its environment; environments stepped together share it equally", "s")
+        "wall time of each episode in its environment; environments stepped together share it equally; if kernels "
+        "play whole episodes of exact tasks, with the networks, in proportion to the steps", "s")
     fitness: Float64 = column("generation/fitness", "G P", np.float64,
         "the value by which selection ranks: the setting fitness of the returns (by default their mean), less the cost "
         "of connections; NaN if the candidate failed or did not play", "reward")
@@ -126,7 +127,8 @@ class Record:
     steps: int = column("generation/steps", "G", np.int64, "environment steps of the generation", "steps")
     busy_seconds: Float64 = column("rank/busy_seconds", "G R", np.float64, "wall time that each rank was at work", "s")
     environment_seconds: Float64 = column("rank/environment_seconds", "G R", np.float64,
-        "the part of busy_seconds that was spent in environments", "s")
+        "the part of busy_seconds that was spent in environments; if kernels play whole episodes of exact tasks, in "
+        "environments and networks, as a mean over the threads of the rank", "s")
     champion_weights: Float32 = column("champion/weights", "G W", np.float32,
         "weights of the best candidate of each generation")
     champion_mask: Bool = column("champion/mask", "G W", np.bool_,

@@ -84,6 +84,12 @@ class Experiment:
         """The back end of the networks."""
         return backend(self.chosen_backend or self.config.compute.backend)
 
+    @property
+    def plays_whole_episodes(self) -> bool:
+        """Whether kernels play the environments and the networks of an exact task together."""
+        on_device = self.backend == "cupy" and self.config.env.engine == "exact"
+        return on_device or plays_whole_episodes(self.config)
+
     @cached_property
     def rollout_spec(self) -> RolloutSpec:
         """The specification from which any rank makes a rollout of this experiment."""

@@ -47,6 +47,9 @@ def test_lines_without_a_terminal(capsys, monkeypatch):
     )
     assert ", 0.5 of 2 workers idle, 75% of the episodes played  ETA 0:00:0" in said
     assert said.count("\n") == 1
+    with ProgressReporter(4, 1, 3, whole_episodes=True) as reporter:
+        reporter(record([0.0, 2.0, 1.0], [0.0, 1.5, 0.75]))
+    assert ", 75% in episodes, " in capsys.readouterr().out
     with ProgressReporter(4, 1, 3, quiet=True) as reporter:
         reporter(record([1.5], [1.2]))
     assert capsys.readouterr().out == ""

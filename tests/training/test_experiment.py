@@ -132,6 +132,18 @@ def test_kernels_of_whole_episodes_need_memory_for_a_few_slots(monkeypatch, engi
         prepare(large.model_copy(update={"network": Config(network={"name": "mlp", "hidden": [60000, 60000]}).network}))
 
 
+@pytest.mark.parametrize(
+    ("engine", "backend", "whole"),
+    [("exact", "native", True), ("exact", "numpy", False), ("gymnasium", "native", False)],
+)
+def test_whole_episodes_need_an_exact_task_and_a_kernel(emulated_device, engine, backend, whole):
+    if not native.available():
+        pytest.skip("the native kernels were not built")
+    prepared = prepare(Config(env={"id": "CartPole-v1", "engine": engine}, compute={"backend": backend}))
+    assert prepared.plays_whole_episodes is whole
+    assert replace(prepared, chosen_backend="cupy").plays_whole_episodes is (engine == "exact")
+
+
 def test_threads_without_effect_are_mentioned(caplog):
     for engine, threads in (("gymnasium", 2), ("gymnasium", 1), ("gymnasium", "auto"), ("exact", 2)):
         caplog.clear()
