@@ -40,6 +40,10 @@ class _ReplacedError(InputError):
     """A flush on another host replaced the file during the reading, and the file system does not keep the old one."""
 
 
+class _FilterError(ValueError):
+    """A dataset is compressed, or has another filter of HDF5."""
+
+
 class Reader:
     """Reads plain arrays and texts from an open file.
 
@@ -231,7 +235,9 @@ class Reader:
         # Filters can expand a small file to any size, and external storage reads other files.
         stored = item.id.get_create_plist()
         layout = stored.get_layout()
-        if layout not in _PLAIN_LAYOUTS or stored.get_nfilters() or stored.get_external_count():
+        if stored.get_nfilters():
+            raise _FilterError(f"{path} with the filter {stored.get_filter(0)[3].decode('ascii', 'replace')}")
+        if layout not in _PLAIN_LAYOUTS or stored.get_external_count():
             raise ValueError(f"{path}: stored in another way than evolve stores it")
         chunks = stored.get_chunk() if layout == h5d.CHUNKED else ()
         if chunks and math.prod(chunks) * dtype.itemsize > schema.LARGEST_CHUNK:
@@ -453,9 +459,14 @@ def _opened_hdf5(source: Path | io.BytesIO) -> h5py.File:
         return h5py.File(source, "r")
     except OSError as error:
         # HDF5 locks the file, but some network file systems have no locks.
-        if not any(f"unable to lock file, errno = {number}," in str(error) for number in NO_LOCKS):
+        if any(f"unable to lock file, errno = {number}," in str(error) for number in NO_LOCKS):
+            return h5py.File(source, "r", locking=False)
+        # If this process has the file open, as a notebook may, the argument `locking` must be the same.
+        if "flag values don't match" not in str(error):
             raise
+    with suppress(OSError):
         return h5py.File(source, "r", locking=False)
+    return h5py.File(source, "r", locking=True)
 
 
 def _check_heaps(source: Path | io.BytesIO) -> None:
@@ -514,6 +525,9 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
         got = f"a truncated or foreign file ({error})"
         cure = "If it was copied in part, copy it again. "
         raise InputError(argument, f"a readable {kind}", got, cure, ANOTHER_FILE) from None
+    except _FilterError as error:
+        cure = f"h5repack -f NONE {shlex.quote(argument)} COPY makes a copy that can be read."
+        raise InputError(argument, f"a {kind} without compression or other filters", str(error), cure) from None
     # These come from contents that contradict the schema.
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as error:
         raise InputError(argument, f"a complete {kind}", f"a damaged one ({error})", ANOTHER_FILE) from None

@@ -531,6 +531,25 @@ def test_a_file_that_another_program_changes_is_not_called_damaged(path):
             store.read(path)
 
 
+@pytest.mark.parametrize("locking", [False, True, "best-effort"])
+def test_a_file_that_this_process_has_open_is_read(path, locking):
+    write(path)
+    with h5py.File(path, locking=locking):
+        assert store.read(path).num_generations == 2
+
+
+@pytest.mark.parametrize("filters", [{"compression": "gzip"}, {"fletcher32": True}], ids=str)
+def test_a_compressed_copy_is_not_called_damaged(path, filters):
+    write(path)
+    with h5py.File(path, "r+") as file:
+        seconds = file["generation/seconds"][()]
+        del file["generation/seconds"]
+        file.create_dataset("generation/seconds", data=seconds, **filters)
+    with pytest.raises(InputError, match=r"got generation/seconds with the filter .*h5repack -f NONE") as raised:
+        store.read(path)
+    assert "damaged" not in str(raised.value)
+
+
 @pytest.mark.parametrize("keep", [0, 1, 100, 0.5, 0.99])
 def test_truncated_files_are_refused(path, keep):
     write(path)
