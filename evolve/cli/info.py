@@ -184,6 +184,7 @@ def _body(app: App, argv: list[str]) -> int:
     if options.settings and len(files) > 1:
         raise InputError("FILE", "one file with --settings", f"{len(files)} of them")
     for count, file in enumerate(files):
+        stored: store.Stored | None = None  # only one file at a time is in memory
         stored = store.read_any(file)
         if options.settings:
             config = config_of(stored)

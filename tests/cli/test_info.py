@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import weakref
 from contextlib import closing
 
 import numpy as np
@@ -54,6 +55,19 @@ def test_a_complete_run(call, runs):
     assert f"{sum(int(record.steps) for record in run.records):,} environment steps in " in said["work"]
     assert said["written by"].startswith("evolve 0.")
     assert said["libraries"].startswith(f"numpy {np.__version__}, ")
+
+
+def test_only_one_file_at_a_time_is_in_memory(call, runs, monkeypatch):
+    earlier, read = [], store.read_any
+
+    def counted(path):
+        assert not any(reference() for reference in earlier)
+        earlier.append(weakref.ref(stored := read(path)))
+        return stored
+
+    monkeypatch.setattr(store, "read_any", counted)
+    call("info", runs).ok()
+    assert len(earlier) == 2
 
 
 def test_changed_source_and_a_resume_with_other_versions_are_shown(call, runs, tmp_path):
