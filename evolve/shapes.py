@@ -40,7 +40,7 @@ def ceil_div(number: int, divisor: int) -> int:
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only view of an array."""
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 
