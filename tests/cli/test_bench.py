@@ -39,7 +39,7 @@ def quick(monkeypatch):
 @pytest.fixture
 def started(monkeypatch):
     """Let the start be known, which is not measured."""
-    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
+    known = dict.fromkeys(("python", "import", "first_step"), 1.0)
     monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
 
 
@@ -88,7 +88,7 @@ def test_the_bench_compares_the_same_work(call):
 @pytest.mark.usefixtures("quick")
 def test_the_tables_name_their_columns_for_any_engine(call, monkeypatch):
     pytest.importorskip("envpool")
-    known = {"python": 0.01, "import": 0.5, "first_step": 1.0, "import_budget": 1.0, "first_step_budget": 2.0}
+    known = {"python": 0.01, "import": 0.5, "first_step": 1.0}
     monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
     words = ("-e", "CartPole-v1", "--engine", "exact", "-p", 3, "-r", 1, "-g", 1)
     done = call("bench", *words, "--pairs", 1, "--ranks", 1, **environment()).ok()
@@ -132,9 +132,7 @@ def test_bare_environments_play_the_episodes_of_the_generation(tmp_path, more):
     }
     experiment, path = training.prepare(parse(Config, table | more)), tmp_path / "run.h5"
     measurements.play_earlier_generations(experiment, 1, path, StopFlag())
-    run = store.read(path)
-    limited = training.with_recorded_limit(experiment, run.records, 1)
-    recorded = measurements.record_episodes(limited, run, range(6))
+    _, recorded = measurements.record_episodes(experiment, store.read(path), range(6))
     with closing(store.reopen(path)) as log:
         record = next(training.iterate(experiment, Coordinator(Transport(), training.make_rollout), log))
     assert sorted(len(each.outputs) for each in recorded) == sorted(record.lengths.ravel())
@@ -200,7 +198,7 @@ def test_an_environment_may_print_and_need_arguments(call):
 @pytest.mark.usefixtures("quick")
 def test_the_start_is_measured_with_the_same_environment_and_network(call, monkeypatch):
     begun = []
-    known = dict.fromkeys(("python", "import", "first_step", "import_budget", "first_step_budget"), 1.0)
+    known = dict.fromkeys(("python", "import", "first_step"), 1.0)
     monkeypatch.setattr(measurements, "startup_seconds", lambda config, _: begun.append(config) or known)
     metric = ("--set", "normalize_observations=true", "--set", "env.metrics=['mean_observation_0']")
     call("bench", "--set", "network.name=mlp", "-d", "--set", "env.max_episode_steps=9", *metric, "--pairs", 0).ok()

@@ -31,8 +31,7 @@ from evolve.training import Experiment, prepare
 _ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
 """The default environment."""
 _BATCHES = (1, 16, 64, 256)  # the slots that one step of a network advances
-_RANKS = [3]
-"""The default of `--ranks`: a coordinator and two workers."""
+_IMPORT_BUDGET, _FIRST_STEP_BUDGET = 1.0, 2.0  # seconds
 Row = dict[str, Any]
 
 
@@ -53,7 +52,7 @@ def _parser() -> Parser:
     measured = "measure this generation (0, the initial population)"
     add("-g", "--generation", type=int, default=0, metavar="G", help=measured)
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
-    add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers (3)")
+    add("--ranks", type=int, nargs="+", default=[3], metavar="R", help="ranks: a coordinator and R - 1 workers (3)")
     pairs = "pairs of measurements, or single ones with --sleep-env (3); 0: neither rollouts nor a table of engines"
     add("--pairs", type=int, default=3, metavar="N", help=pairs)
     sleep = "measure the scheduling alone: episodes sleep for SECONDS on average (0.03), so ranks may outnumber cores"
@@ -71,16 +70,16 @@ def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
     if arguments["sleep_env"] is not None and (arguments["env.id"] or arguments["env.engine"]):
         given = "--env" if arguments["env.id"] else "--engine"
         raise InputError("--sleep-env", "no --env and no --engine with it, because its episodes only sleep", given)
-    if min(arguments["ranks"] or [1]) < 1:
-        raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
-    most = max(arguments["ranks"] or _RANKS)
-    check_not_too_many("--ranks", most)
+    ranks = arguments["ranks"]
+    if min(ranks) < 1:
+        raise InputError("--ranks", "at least one rank", min(ranks))
+    check_not_too_many("--ranks", max(ranks))
     if transport.size > 1:
         expected = "evolve.bench to be started without mpirun, which it starts itself"
         raise InputError("mpirun", expected, f"{transport.size} ranks")
-    if arguments["pairs"] and most > 1:
+    if arguments["pairs"] and max(ranks) > 1:
         check_start("--ranks")
-        mpirun_words(most)  # raises InputError if there is no mpirun
+        mpirun_words(max(ranks))  # raises InputError if there is no mpirun
 
 
 def _experiment(arguments: dict[str, Any]) -> Experiment:
@@ -115,8 +114,8 @@ def _startup_text(row: Row) -> str:
     """Return the start-up times beside their budgets."""
     return (
         f"\nimport evolve.cli.run: {row['import'] - row['python']:.2f} s "
-        f"beyond the interpreter's {row['python']:.2f} s (budget {row['import_budget']:.1f} s)\n"
-        f"evolve.run to its first environment step: {row['first_step']:.2f} s (budget {row['first_step_budget']:.1f} s)"
+        f"beyond the interpreter's {row['python']:.2f} s (budget {_IMPORT_BUDGET:.1f} s)\n"
+        f"evolve.run to its first environment step: {row['first_step']:.2f} s (budget {_FIRST_STEP_BUDGET:.1f} s)"
     )
 
 
@@ -186,7 +185,7 @@ def _sweep(
     sweep: dict[int, Any] = {}
     # `cli.app` looks for --json in these words. Environments then print to stderr, and only JSON is on stdout.
     words = ["-m", "evolve.bench", *argv, "--json", measurements.MEASURE, str(run)]
-    for ranks in arguments["ranks"] or _RANKS:
+    for ranks in arguments["ranks"]:
         if arguments["sleep_env"] is None:
             sweep[ranks] = measurements.compare(experiment, words, run, ranks, arguments["pairs"], stop)
             show(_rollout_table(sweep[ranks]))
@@ -207,17 +206,17 @@ def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict
     figures: dict[str, Any] = {"measured": _header(experiment)}
     show(figures["measured"])
     # With sleeping episodes only the scheduling is measured.
-    if arguments["sleep_env"] is None:
-        with tempfile.TemporaryDirectory() as folder:
+    plays = arguments["sleep_env"] is None
+    with tempfile.TemporaryDirectory() as folder:
+        if plays:
             figures["startup"] = measurements.startup_seconds(experiment.config, folder)
-        show(_startup_text(figures["startup"]))
-        figures["inference"] = [measurements.network_row(experiment.network, slots) for slots in _BATCHES]
-        show(_inference_table(figures["inference"]))
-    if arguments["pairs"]:
-        with tempfile.TemporaryDirectory() as folder:
+            show(_startup_text(figures["startup"]))
+            figures["inference"] = [measurements.network_row(experiment.network, slots) for slots in _BATCHES]
+            show(_inference_table(figures["inference"]))
+        if arguments["pairs"]:
             run = Path(folder) / "run.h5"
             measurements.play_earlier_generations(experiment, arguments["generation"], run, stop)
-            if arguments["sleep_env"] is None:
+            if plays:
                 figures["engines"] = measurements.engine_rows(experiment, run)
                 if figures["engines"]:  # empty if only the exact engine has the environment, and no kernel is built
                     show(_engine_table(figures["engines"]))

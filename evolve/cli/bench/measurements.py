@@ -52,7 +52,6 @@ from evolve.training import (
 MEASURE = "--measure"
 """The hidden option with which the bench starts itself again for a measurement; its value is a run file."""
 _WARM_UP_SEED = 1  # the seed of an untimed first generation, in which workers make their environments
-_IMPORT_BUDGET, _FIRST_STEP_BUDGET = 1.0, 2.0  # seconds
 # A program that runs `evolve run` up to the first step of a rollout of any kind, and prints the time.
 _RUN = """
 import os, sys, time
@@ -175,14 +174,16 @@ def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
     return figures | {"rate": figures["steps"] / figures["seconds"]}
 
 
-def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -> list[Recording]:
-    """Play all episodes of some candidates of the next generation of a run; return their seeds and network outputs.
+def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -> tuple[EnvOptions, list[Recording]]:
+    """Play all episodes of some candidates of the next generation of a run.
 
-    Raises RunError if an episode fails, because a bare environment would fail, too.
-
-    experiment: The experiment of the run with the step limit of this generation, see `with_recorded_limit`.
+    Return the environment options, and the seeds and network outputs of the episodes, as `environments.replay` takes
+    them. Raises RunError if an episode fails, because a bare environment would fail, too.
     """
-    config, generation = experiment.config, run.num_generations
+    generation = run.num_generations
+    # Without the step limit of this generation, the episodes could be longer than in the training.
+    experiment = with_recorded_limit(experiment, run.records, generation)
+    config = experiment.config
     # Make the candidates of the next generation, with the normalizer that they have in the training.
     strategy, state = restore(experiment, run)
     genomes, normalizer = strategy.ask(state, generation), normalizer_of(experiment, run, generation)
@@ -201,7 +202,7 @@ def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -
             place = f"{place}, environment seed {failure.seed}"
             raise RunError(f"an episode failed in {place}:\n{failure.message.rstrip()}")
     recorder.close()
-    return recorder.finished
+    return config.env, recorder.finished
 
 
 _READY: list[Barrier] = []
@@ -214,11 +215,8 @@ def _begin_bare(ready: Barrier) -> None:
 
 
 def _record_share(experiment: Experiment, run: Path, candidates: range) -> tuple[EnvOptions, list[Recording]]:
-    begun = read(run)
-    # Without the step limit of this generation, the episodes could be longer than in the training.
-    limited = with_recorded_limit(experiment, begun.records, begun.num_generations)
     with stdout_for_json(True):
-        return limited.config.env, record_episodes(limited, begun, candidates)
+        return record_episodes(experiment, read(run), candidates)
 
 
 def _replay_share(share: tuple[EnvOptions, list[Recording]]) -> tuple[int, float]:
@@ -330,7 +328,7 @@ def shortest_run(config: Config) -> Config:
 
 
 def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str, Any]:
-    """Return the duration of bare Python, of an import, and of a run up to its first step, with budgets.
+    """Return the duration of bare Python, of an import, and of a run up to its first step.
 
     config: The configuration that has the environment, the network and the section `compute` of the run.
     directory: The directory for the experiment and its run files.
@@ -344,8 +342,7 @@ def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str
         imported.append(_run_python(["-c", "import evolve.cli.run"])[0])
         _, before, output = _run_python(["-c", _RUN, str(experiment), "-o", f"{directory}/{number}"])
         first.append(float(output.split()[-1]) - before)
-    return {"python": min(bare), "import": min(imported), "first_step": min(first),
-            "import_budget": _IMPORT_BUDGET, "first_step_budget": _FIRST_STEP_BUDGET}  # fmt: skip
+    return {"python": min(bare), "import": min(imported), "first_step": min(first)}
 
 
 def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
@@ -400,9 +397,7 @@ def engine_rows(experiment: Experiment, path: Path) -> list[dict[str, Any]]:
             other = prepare(config.with_section("env", engine=engine))
         except InputError:
             continue
-        other = with_recorded_limit(other, run.records, run.num_generations)
         candidates = range(min(config.population, math.ceil(_EPISODES[engine] / config.episodes)))
-        recorded = record_episodes(other, run, candidates)
-        steps, seconds = environments.replay(other.config.env, recorded, time.process_time)
+        steps, seconds = environments.replay(*record_episodes(other, run, candidates), time.process_time)
         found.append({"engine": engine, "steps": steps, "microseconds": seconds / steps * 1e6})
     return sorted(found, key=lambda row: row["microseconds"])
