@@ -20,7 +20,7 @@ from evolve.networks import Activity, Batch
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch
 from evolve.rollouts.inference import ObservationNormalizer
-from evolve.shapes import Bool, Float32, Float64, Int64
+from evolve.shapes import Float32, Float64, Int64
 from evolve.store import Stored, StoredChampion, StoredRun, check_begun, disk, write_champion
 from evolve.strategies import Results
 from evolve.strategies.map_elites import MapElites
@@ -38,14 +38,12 @@ class Champion:
     """A genome that represents its run.
 
     Attributes:
-        weights: [W].
-        mask: [W].
+        genome: The genome, P = 1.
         generation: The generation in which it was the best; None for a held-out champion or a genome with a name.
         name: The description of a genome of a front or an archive; empty for other genomes.
     """
 
-    weights: Float32
-    mask: Bool
+    genome: Genomes
     generation: int | None
     name: str = ""
 
@@ -63,14 +61,13 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
     A run that is not complete, or has no held-out evaluation, is represented by the best of its last generation.
     """
     if isinstance(run, StoredChampion):
-        return Champion(run.held_out.weights, run.held_out.mask, None)
+        return Champion(run.held_out.champion, None)
     # If a complete run is extended, its file keeps the held-out evaluation of the earlier champion until the run is
     # complete again.
     if generation is None and run.complete and run.held_out is not None:
-        return Champion(run.held_out.weights, run.held_out.mask, None)
+        return Champion(run.held_out.champion, None)
     generation = run.num_generations - 1 if generation is None else generation
-    record = run.records[generation]
-    return Champion(record.champion_weights, record.champion_mask, generation)
+    return Champion(run.records[generation].champion, generation)
 
 
 def chosen_champion(run: Stored, experiment: training.Experiment, which: training.GenomeChoice) -> Champion:
@@ -82,7 +79,7 @@ def chosen_champion(run: Stored, experiment: training.Experiment, which: trainin
     if which.is_champion or which.generation is not None:
         return champion_of(run, which.generation)
     genome, _ = training.chosen_genome(experiment, run, which)
-    return Champion(genome.weights[0], genome.mask[0], None, which.title)
+    return Champion(genome, None, which.title)
 
 
 def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) -> tuple[Champion, training.Experiment]:
@@ -152,11 +149,9 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
         episodes = experiment.config.episodes
         # Settings such as `episode_cap` give a generation its own limit of steps.
         experiment = training.with_recorded_limit(experiment, run.records, champion.generation)
-    genome = Genomes(champion.weights[None], champion.mask[None])
-    candidate = np.array([chosen.candidate])
-    batch = EpisodeBatch.of(
-        run.header.seed, purpose, genome, first.keys, range(episodes), first.normalizers, candidates=candidate
-    )
+    key = first.keys, range(episodes), first.normalizers
+    candidates = np.array([chosen.candidate])
+    batch = EpisodeBatch.of(run.header.seed, purpose, champion.genome, *key, candidates=candidates)
     return coordinator.evaluate(experiment.rollout_spec, batch).traces[0]
 
 

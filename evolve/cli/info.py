@@ -70,7 +70,8 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
             lines[name] = f"{pluralize(count, 'genome')}{listed}"
     champion, found = champion_of(stored), stored.held_out
     lines["work"] = f"{stored.steps:,} environment steps in {statistics.duration(stored.seconds)}"
-    lines[unit] = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}"
+    genome = champion.genome
+    lines[unit] = f"{genome.connections()[0]:,} of {genome.num_weights:,} in the {champion.title}"
     if found is None:
         lines["held out"] = "not evaluated"
     else:

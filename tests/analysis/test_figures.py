@@ -11,7 +11,6 @@ from gymnasium import spaces
 import evolve
 from evolve import networks, store
 from evolve.analysis import comparison, figures
-from evolve.analysis.champion import Champion
 from evolve.analysis.comparison import compare_groups
 from evolve.analysis.figures import style
 from evolve.analysis.figures.network import connections_of
@@ -326,7 +325,7 @@ def test_a_network_that_sees_an_image_has_about_two_thousand_curves():
     box = spaces.Box(0, 255, (30, 30), np.uint8)
     experiment = prepare_policy(config, Spaces(box, spaces.Discrete(2)))
     genome = experiment.network.init(Stream(1, Purpose.INIT, 0, 0))
-    drawn = figures.network_of(Champion(genome.weights[0], genome.mask[0], None), experiment)
+    drawn = figures.network_of(genome, experiment)
     assert len(drawn.acting) > 30_000
     assert 2000 <= len(drawn.shown) <= 2002  # rounded up in each matrix
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from evolve import store
 from evolve.analysis import video
-from evolve.analysis.champion import Champion, NetworkObserver
+from evolve.analysis.champion import NetworkObserver
 from evolve.analysis.figures import network_of
 from evolve.analysis.video import Film, Label, Subject, encoders, film_episodes, open_film
 from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel, Painter, fitting_font, font, shortened
@@ -106,16 +106,16 @@ def test_the_observer_sees_the_actions_of_the_episode(record):
 def test_a_network_without_connections_is_not_shown(record):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
     genome = subject.chosen.genome
-    none = Champion(0 * genome.weights[0], np.zeros_like(genome.mask[0]), None)
+    none = Genomes(0 * genome.weights, np.zeros_like(genome.mask))
     assert not len(network_of(none, subject.experiment).acting)
-    bare = replace(subject, chosen=replace(subject.chosen, genome=Genomes(none.weights[None], none.mask[None])))
+    bare = replace(subject, chosen=replace(subject.chosen, genome=none))
     assert bare.network() is None
 
 
 def test_weights_without_effect_are_drawn_as_the_weights_that_the_network_has(record):
     subject = subject_of(record("CartPole-v1", "-a", "binary-mask-mlp", "-d", 2))
     genome = subject.chosen.genome
-    odd = Champion(np.full_like(genome.weights[0], -3.0), np.ones_like(genome.mask[0]), None)
+    odd = Genomes(np.full_like(genome.weights, -3.0), np.ones_like(genome.mask))
     assert set(network_of(odd, subject.experiment).acting.strength) == {1.0}
 
 

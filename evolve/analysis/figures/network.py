@@ -19,6 +19,7 @@ from evolve.analysis.champion import Champion
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import FAINT, INK, PALE, PAPER, QUIET, matplotlib
 from evolve.errors import pluralize
+from evolve.genome import Genomes
 from evolve.networks import Network
 from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.strategies.acting import Paths
@@ -203,8 +204,8 @@ class DrawnNetwork:
         return "" if len(self.shown) == len(self.acting) else f"the strongest {len(self.shown):,} drawn"
 
 
-def network_of(champion: Champion, experiment: Experiment, traces: Float32 | None = None) -> DrawnNetwork:
-    """Return a champion's network, ready to be drawn.
+def network_of(genome: Genomes, experiment: Experiment, traces: Float32 | None = None) -> DrawnNetwork:
+    """Return the network of a genome (P = 1), ready to be drawn.
 
     The strength of a connection is its weight or, in a network with learning rules, the coefficient A of its rule.
 
@@ -213,9 +214,10 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
     network = experiment.network
     # Weights without effect may have any value, see `GenomeLayout`: all connections of binary-mask-mlp weigh 1.
     has_weights = getattr(network, "evolves_weights", True)
-    weights = champion.weights if has_weights else np.ones_like(champion.weights)
-    acting = connections_of(network, champion.mask, weights if traces is None else traces)
-    unpruned = connections_of(network, np.ones_like(champion.mask), weights)
+    mask = genome.mask[0]
+    weights = genome.weights[0] if has_weights else np.ones_like(genome.weights[0])
+    acting = connections_of(network, mask, weights if traces is None else traces)
+    unpruned = connections_of(network, np.ones_like(mask), weights)
     shown = acting
     if len(acting) > _MOST_CONNECTIONS:
         shown = acting.strongest(min(len(acting) // 10, _MOST_DRAWN))
@@ -235,11 +237,11 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
 @style.styled
 def draw_champion(champion: Champion, experiment: Experiment, traces: Float32 | None) -> Any:
     """Return the figure of a champion's network, with a title that counts its connections; see `network_of`."""
-    drawn = network_of(champion, experiment, traces)
+    drawn = network_of(champion.genome, experiment, traces)
     figure = draw_network(drawn, "" if traces is None else _traces_note(experiment))
     count = ", ".join(filter(None, (drawn.connections_text, drawn.omission_text)))
     if experiment.network.blocks[0].span:
-        count += f", {np.count_nonzero(champion.mask):,} of {len(champion.mask):,} coefficients"
+        count += f", {champion.genome.connections()[0]:,} of {champion.genome.num_weights:,} coefficients"
     style.set_title(figure, f"{experiment.config.env.id}, {champion.title}: {count}")
     return figure
 

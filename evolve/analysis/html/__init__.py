@@ -311,12 +311,13 @@ def _comparison(draw: _Draw, groups: Sequence[RunGroup]) -> tuple[ReportTable, P
 def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
     """Return the champion of a run. If the file cannot be read as a policy, the reason replaces the network."""
     champion = champion_of(run)
-    connections = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} {group.mask_unit}"
+    genome = champion.genome
+    connections = f"{genome.connections()[0]:,} of {genome.num_weights:,} {group.mask_unit}"
     try:
         experiment = reload_policy(run)
     except EvolveError as error:
         return ReportedChampion(champion.title, connections, str(error))
-    network = figures.network_of(champion, experiment)
+    network = figures.network_of(genome, experiment)
     connections = network.connections_text if group.mask_unit == "connections" else connections
     return ReportedChampion(champion.title, connections, network)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evolve import environments, verification
-from evolve.analysis.champion import Champion, NetworkObserver
+from evolve.analysis.champion import NetworkObserver
 from evolve.analysis.figures import DrawnNetwork, network_of
 from evolve.analysis.statistics import number
 from evolve.analysis.video.encoders import FORMATS, Encoder, check_library, convert_to_gif, still
@@ -39,33 +39,31 @@ PAGE_WIDTH = 800
 """The largest width of a film for a page or a notebook, in pixels."""
 
 
+@dataclass
 class Film:
     """A film that is being made, see `open_film`.
 
-    Args:
+    Attributes:
         encoder: Writes the pictures.
         fps: Pictures per second.
         frames_per_picture: The number of the environment's frames for each picture.
         width: The largest width, in pixels.
-        with_network: Whether the film has room for a network beside the frames.
+        with_network: Whether the film has space for a network beside the frames.
+        last: The last picture; None if the film has no picture yet.
     """
 
-    def __init__(
-        self, encoder: Encoder, fps: float, frames_per_picture: int, width: int | None, with_network: bool
-    ) -> None:
-        self._encoder = encoder
-        self._fps = fps
-        self.frames_per_picture = frames_per_picture
-        self._width = width
-        self._with_network = with_network
-        self._painter: Painter | None = None
-        self.last: Any = None
-        """The last picture; None if the film has no picture yet."""
+    encoder: Encoder
+    fps: float
+    frames_per_picture: int
+    width: int | None
+    with_network: bool
+    last: Any = None
+    _painter: Painter | None = None
 
     def add(self, frame: UInt8, label: Label, activity: Activity | None = None) -> None:
         """Add a frame [H, W, 3], its label and the activity of the network."""
         self.last = self._painter_for(frame).paint(frame, label, activity)
-        self._encoder.write(self.last, 1)
+        self.encoder.write(self.last, 1)
 
     def card(self, frame: UInt8, title: str, below: str, network: DrawnNetwork | None) -> None:
         """Add a title card to a film of frames [H, W, 3]. The next pictures show the network, if there is one."""
@@ -75,11 +73,11 @@ class Film:
     def hold(self, seconds: float) -> None:
         """Show the last picture for longer."""
         if self.last is not None:
-            self._encoder.write(self.last, math.ceil(seconds * self._fps))
+            self.encoder.write(self.last, math.ceil(seconds * self.fps))
 
     def _painter_for(self, frame: UInt8) -> Painter:
         if self._painter is None:
-            self._painter = Painter(frame, self._width, self._with_network)
+            self._painter = Painter(frame, self.width, self.with_network)
         return self._painter
 
 
@@ -165,8 +163,7 @@ class Subject:
 
     def network(self) -> DrawnNetwork | None:
         """Return the network to show; None if it does not report its activity, or has no room in a film."""
-        genome = self.chosen.genome
-        drawn = network_of(Champion(genome.weights[0], genome.mask[0], None), self.experiment)
+        drawn = network_of(self.chosen.genome, self.experiment)
         return drawn if self.observer().has_activity and fits(drawn) else None
 
     def observer(self) -> NetworkObserver:
