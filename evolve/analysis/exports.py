@@ -9,13 +9,16 @@ import inspect
 import io
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import groupby, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 import evolve
 from evolve.analysis.c_source import c_source
@@ -170,6 +173,11 @@ class Layers:
     sizes: list[int]
     remembered: list[int]
 
+    @property
+    def memory_size(self) -> int:
+        """The number of values that the next step reads."""
+        return sum(self.sizes[source] for source in self.remembered)
+
 
 def layers_of(policy: "Policy", name: str) -> Layers:
     """Return the layers of a policy's network. Raises InputError if its weights change within an episode.
@@ -223,19 +231,15 @@ def _are_outputs_of(policy: "Policy", layers: Layers) -> bool:
     batch = policy.experiment.network.batch(1, "numpy")
     genome = policy.acting_genome
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, np.zeros(1, np.int64))
-    previous = [np.zeros(size, np.float32) for size in layers.sizes]
+    functions = SimpleNamespace(
+        constant=np.asarray, add=np.add, tanh=np.tanh, concatenate=np.hstack, ordered_sum=np.matmul
+    )
+    values = {source: np.zeros((1, size), np.float32) for source, size in enumerate(layers.sizes)}
     for step in range(3):
-        observation = np.sin(np.arange(layers.sizes[0], dtype=np.float32) + 2 * step)
-        nodes = [observation]
-        for links in layers.links:
-            sums = []
-            for link in links:
-                rows = np.concatenate([(previous if late else nodes)[source] for source, late in link.sources])
-                sums.append(rows @ link.matrix + (0 if link.bias is None else link.bias))
-            nodes.append(np.tanh(np.sum(sums, axis=0)))
-        if not np.allclose(batch.step(observation[None])[0], nodes[-1], atol=1e-4):
+        observation = np.sin(np.arange(layers.sizes[0], dtype=np.float32) + 2 * step)[None]
+        values = _values_of(functions, layers, observation, previous=values)
+        if not np.allclose(batch.step(observation), values[len(layers.links)], atol=1e-4):
             return False
-        previous = nodes
     return True
 
 
@@ -243,6 +247,78 @@ def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:
     """Return the matrix [rows, columns] of a block from the weights of a policy with a static network."""
     # A policy that plays a batch of environments repeats the weights in each row of the batch: take row 0.
     return weights[block.title].reshape(-1, block.rows, block.columns)[0]
+
+
+def _values_of(functions: Any, layers: Layers, x: Any, previous: Mapping[int, Any]) -> dict[int, Any]:
+    """Return the values [N, n] of all sources in a step.
+
+    functions: Operations on values, such as `_Onnx` and `_Torch`.
+    x: The observation.
+    previous: The values of the previous step, for recurrent links.
+    """
+    values = {0: x}
+    for layer, links in enumerate(layers.links):
+        terms = []
+        for link in links:
+            inputs = [(previous if is_recurrent else values)[source] for source, is_recurrent in link.sources]
+            term = functions.ordered_sum(functions.concatenate(inputs), link.matrix)
+            terms.append(term if link.bias is None else functions.add(term, functions.constant(link.bias)))
+        values[layer + 1] = functions.tanh(reduce(functions.add, terms))
+    return values
+
+
+def _results_of(functions: Any, policy: "Policy", layers: Layers, observation: Any, memory: Any) -> dict[str, Any]:
+    """Return the results of a step by name: the action, if actions can be decoded, the outputs, and the next memory.
+
+    functions: Operations on values, `_Onnx` or `_Torch`.
+    memory: The values of the remembered sources in the previous step, end to end. It is not read if there are none.
+    """
+    x = observation
+    if policy.normalizer is not None:
+        subtract, multiply = map(functions.constant, policy.normalizer)
+        low, high = map(functions.constant, (-CLIP, CLIP))
+        x = functions.clamp(functions.multiply(functions.subtract(x, subtract), multiply), low, high)
+    edges = np.cumsum([0, *(layers.sizes[source] for source in layers.remembered)]).tolist()
+    parts = zip(layers.remembered, pairwise(edges), strict=True)
+    previous = {source: functions.columns(memory, *place) for source, place in parts}
+    values = _values_of(functions, layers, x, previous)
+    # The last A neurons of the last layer are the outputs; the others have no effect.
+    size = layers.sizes[-1]
+    outputs = functions.columns(values[len(layers.links)], size - policy.experiment.action_size, size)
+    results = {}
+    space = _action_array_space(policy)
+    if space is not None:
+        results["action"] = _action_of(functions, space, policy.experiment.config.env.action_scale, outputs)
+    results["outputs"] = outputs
+    if layers.remembered:
+        results["next_memory"] = functions.concatenate([values[source] for source in layers.remembered])
+    return results
+
+
+def _action_of(functions: Any, space: Any, scale: float, outputs: Any) -> Any:
+    """Return the actions of a space for network outputs [N, A]."""
+    kind = kind_of(space)
+    if kind in ("Discrete", "MultiDiscrete"):
+        # Each number of the action has a group of outputs. The groups lie end to end.
+        sizes = [space.n] if kind == "Discrete" else space.nvec.ravel()
+        groups = pairwise(np.cumsum([0, *sizes]).tolist())
+        choices = [functions.argmax(functions.columns(outputs, *group)) for group in groups]
+        start = functions.constant(np.ravel(space.start).astype(np.int64))
+        value = functions.add(functions.concatenate(choices), start)
+    elif kind == "MultiBinary":
+        value = functions.is_positive(outputs)
+    else:
+        # `stretch` returns float64 numbers, so the environments decode actions in float64.
+        centre, half, floor, ceiling = map(functions.constant, stretch(space, scale))
+        value = functions.add(centre, functions.multiply(half, functions.cast(outputs, np.float64)))
+        value = functions.clamp(value, floor, ceiling)
+        if is_rounded(space):
+            value = functions.round(value)
+    return functions.reshape(functions.cast(value, _dtype_of(space)), [-1, *space.shape])
+
+
+def _dtype_of(space: Any) -> np.dtype[Any]:
+    return np.dtype(np.int64 if kind_of(space) == "Discrete" else space.dtype)
 
 
 def onnx_model(policy: "Policy") -> bytes:
@@ -254,50 +330,27 @@ def onnx_model(policy: "Policy") -> bytes:
     """
     layers = layers_of(policy, "ONNX")
     onnx = import_extra("onnx", "onnx", "export", "ONNX")
-    helper, kinds = onnx.helper, onnx.TensorProto
-    graph = _OnnxGraph(onnx)
-    x = "observation"
-    # The normalization of observations.
-    if policy.normalizer is not None:
-        subtract, multiply = policy.normalizer
-        x = graph.add("Mul", graph.add("Sub", x, graph.constant(subtract)), graph.constant(multiply))
-        x = graph.add("Clip", x, graph.constant(-CLIP), graph.constant(CLIP))
-    # The layers. A recurrent link reads the value of the previous step from the input `memory`.
-    sources = {0: x}
-    previous = _memory_by_source(graph, layers)
-    for layer, links in enumerate(layers.links):
-        total = ""
-        for link in links:
-            inputs = [previous[source] if is_recurrent else sources[source] for source, is_recurrent in link.sources]
-            term = graph.ordered_sum(graph.add("Concat", *inputs, axis=1), link.matrix)
-            if link.bias is not None:
-                term = graph.add("Add", term, graph.constant(link.bias))
-            total = graph.add("Add", total, term) if total else term
-        sources[layer + 1] = graph.tanh(total)
-    outputs, size, A = sources[len(layers.links)], layers.sizes[-1], policy.experiment.action_size
-    # The last A neurons of the last layer are the outputs; the others have no effect.
-    if size > A:
-        outputs = graph.columns(outputs, size - A, size)
-    # The inputs and outputs of the graph.
-    results = []  # (name, value, type, shape) of each output of the graph
+    helper = onnx.helper
+    graph = _Onnx(onnx)
+    results = _results_of(graph, policy, layers, "observation", "memory")
+    # Values have numbered names, so Identity gives each output its public name.
+    for name, value in results.items():
+        graph.nodes.append(helper.make_node("Identity", [value], [name]))
+    numbers = np.dtype(np.float32)
+    described = {"observation": (numbers, [layers.sizes[0]]), "outputs": (numbers, [policy.experiment.action_size])}
+    described["memory"] = described["next_memory"] = (numbers, [layers.memory_size])
     space = _action_array_space(policy)
     if space is not None:
-        results.append(("action", *_onnx_action(graph, policy, space, outputs)))
-    results.append(("outputs", outputs, kinds.FLOAT, [A]))
-    graph_inputs = [("observation", kinds.FLOAT, [layers.sizes[0]])]
-    if layers.remembered:
-        M = sum(layers.sizes[source] for source in layers.remembered)
-        graph_inputs.append(("memory", kinds.FLOAT, [M]))
-        memory = graph.add("Concat", *(sources[source] for source in layers.remembered), axis=1)
-        results.append(("next_memory", memory, kinds.FLOAT, [M]))
-    # Values have numbered names, so Identity gives each output its public name.
-    for name, value, _, _ in results:
-        graph.nodes.append(helper.make_node("Identity", [value], [name]))
-    # A dimension with a name, "N", may have any size.
-    input_infos = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, kind, shape in graph_inputs]
-    output_infos = [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, _, kind, shape in results]
+        described["action"] = (_dtype_of(space), space.shape)
+
+    def info(name: str) -> Any:
+        dtype, shape = described[name]
+        # A dimension with a name, "N", may have any size.
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), ["N", *shape])
+
+    inputs = ["observation", *(["memory"] if layers.remembered else [])]
     model = helper.make_model(
-        helper.make_graph(graph.nodes, "policy", input_infos, output_infos, graph.constants),
+        helper.make_graph(graph.nodes, "policy", list(map(info, inputs)), list(map(info, results)), graph.constants),
         producer_name="evolve",
         producer_version=evolve.__version__,
         doc_string=_title(policy),
@@ -308,88 +361,60 @@ def onnx_model(policy: "Policy") -> bytes:
     return model.SerializeToString()
 
 
-class _OnnxGraph:
-    """The nodes and constants of a graph under construction. The methods return the name of the value that they add."""
+class _Onnx:
+    """A graph of ONNX under construction. The methods add a node, and return the name of its value."""
 
     def __init__(self, onnx: Any) -> None:
         self.onnx = onnx
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        kinds = "Add", "Sub", "Mul", "Round"
+        self.add, self.subtract, self.multiply, self.round = (partial(self.node, kind) for kind in kinds)
 
     def constant(self, values: Any) -> str:
-        """Add an array; return its name."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(np.array(values, order="C"), name))
         return name
 
-    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add an operation; return the name of its result."""
+    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
         name = f"value_{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], **attributes))
         return name
 
     def ordered_sum(self, value: str, matrix: Float32) -> str:
-        """Add value [N, rows] times a matrix [rows, columns], summed in the order of the rows as the engine does.
+        """Multiply value [N, rows] by a matrix [rows, columns], summed in the order of the rows as the engine does.
 
         A MatMul has another order, and thus errors of up to 4e-6 after tanh.
         """
         # [N, rows, 1] times [rows, columns] is [N, rows, columns]. The last running sum over the rows is the whole sum.
-        wide = self.add("Unsqueeze", value, self.constant(np.array([2], np.int64)))
-        products = self.add("Mul", wide, self.constant(matrix))
-        sums = self.add("CumSum", products, self.constant(np.array(1, np.int64)))
-        return self.add("Gather", sums, self.constant(np.array(len(matrix) - 1, np.int64)), axis=1)
+        wide = self.node("Unsqueeze", value, self.constant([2]))
+        sums = self.node("CumSum", self.multiply(wide, self.constant(matrix)), self.constant(1))
+        return self.node("Gather", sums, self.constant(len(matrix) - 1), axis=1)
 
     def tanh(self, value: str) -> str:
-        """Add tanh in float64. Runtimes approximate tanh in float32, and the errors grow from layer to layer."""
-        kinds = self.onnx.TensorProto
-        wide = self.add("Cast", value, to=kinds.DOUBLE)
-        return self.add("Cast", self.add("Tanh", wide), to=kinds.FLOAT)
+        # In float64, because runtimes approximate tanh in float32, and the errors grow from layer to layer.
+        return self.cast(self.node("Tanh", self.cast(value, np.float64)), np.float32)
 
     def columns(self, value: str, start: int, stop: int) -> str:
-        """Add the columns start to stop of a value [N, n]."""
-        edges = (self.constant(np.array([edge], np.int64)) for edge in (start, stop, 1))
-        return self.add("Slice", value, *edges)
+        return self.node("Slice", value, *(self.constant([edge]) for edge in (start, stop, 1)))
 
+    def concatenate(self, values: Sequence[str]) -> str:
+        return self.node("Concat", *values, axis=1)
 
-def _memory_by_source(graph: _OnnxGraph, layers: Layers) -> dict[int, str]:
-    """Return the columns of the input `memory` that hold the previous value of each remembered source."""
-    parts, start = {}, 0
-    for source in layers.remembered:
-        parts[source] = graph.columns("memory", start, start + layers.sizes[source])
-        start += layers.sizes[source]
-    return parts
+    def clamp(self, value: str, low: str, high: str) -> str:
+        return self.node("Min", self.node("Max", value, low), high)
 
+    def argmax(self, value: str) -> str:
+        return self.node("ArgMax", value, axis=1, keepdims=1)
 
-def _onnx_action(graph: _OnnxGraph, policy: "Policy", space: Any, outputs: str) -> tuple[str, int, list[int]]:
-    """Add the decoding of actions of a space; return the name, the type and the shape of the action."""
-    types = graph.onnx.helper.np_dtype_to_tensor_dtype
-    kind, shape = kind_of(space), list(space.shape)
-    dtype = np.dtype(np.int64 if kind == "Discrete" else space.dtype)
-    if kind == "Discrete":
-        best = graph.add("ArgMax", outputs, axis=1, keepdims=0)
-        value = graph.add("Add", best, graph.constant(np.array(space.start, np.int64)))
-    elif kind == "MultiDiscrete":
-        # Each number of the action has a group of outputs. The groups lie end to end.
-        edges = np.cumsum([0, *space.nvec.ravel()]).tolist()
-        parts = [graph.columns(outputs, a, b) for a, b in pairwise(edges)]
-        choices = [graph.add("ArgMax", part, axis=1, keepdims=1) for part in parts]
-        best = graph.add("Concat", *choices, axis=1)
-        value = graph.add("Add", best, graph.constant(space.start.ravel().astype(np.int64)))
-    elif kind == "MultiBinary":
-        value = graph.add("Greater", outputs, graph.constant(np.float32(0)))
-    else:
-        # `stretch` returns float64 numbers, so the environments decode actions in float64. The graph does the same.
-        centre, half, floor, ceiling = map(graph.constant, stretch(space, policy.experiment.config.env.action_scale))
-        wide = graph.add("Cast", outputs, to=types(np.dtype(np.float64)))
-        value = graph.add("Add", centre, graph.add("Mul", half, wide))
-        value = graph.add("Min", graph.add("Max", value, floor), ceiling)
-        if is_rounded(space):
-            value = graph.add("Round", value)
-    # The type and the shape of the space. A Discrete action is one number for each row already.
-    value = graph.add("Cast", value, to=types(dtype))
-    if kind != "Discrete":
-        value = graph.add("Reshape", value, graph.constant(np.array([-1, *shape], np.int64)))
-    return value, types(dtype), shape
+    def is_positive(self, value: str) -> str:
+        return self.node("Greater", value, self.constant(np.float32(0)))
+
+    def cast(self, value: str, dtype: DTypeLike) -> str:
+        return self.node("Cast", value, to=self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def reshape(self, value: str, shape: list[int]) -> str:
+        return self.node("Reshape", value, self.constant(shape))
 
 
 def torch_program(policy: "Policy") -> bytes:
@@ -400,85 +425,48 @@ def torch_program(policy: "Policy") -> bytes:
     decoded, the result has no action.
     """
     layers = layers_of(policy, "PyTorch")
-    torch = import_extra("torch", "torch", "export", "PyTorch")
-    module = _torch_module(torch, policy, layers)
+    torch: Any = import_extra("torch", "torch", "export", "PyTorch")
+
+    class Network(torch.nn.Module):  # type: ignore[misc]  # torch is imported on demand, so its type is Any
+        def forward(self, observation: Any, memory: Any = None) -> tuple[Any, ...]:
+            return tuple(_results_of(_Torch(torch), policy, layers, observation, memory).values())
+
     rows = 2  # an example of one row would give a program for one row only
     arguments = [torch.zeros(rows, layers.sizes[0])]
     if layers.remembered:
-        arguments.append(torch.zeros(rows, sum(layers.sizes[source] for source in layers.remembered)))
-    N = torch.export.Dim("N", min=1)
-    program = torch.export.export(module, tuple(arguments), dynamic_shapes=tuple({0: N} for _ in arguments))
+        arguments.append(torch.zeros(rows, layers.memory_size))
+    shapes = tuple({0: torch.export.Dim("N", min=1)} for _ in arguments)
+    program = torch.export.export(Network().eval(), tuple(arguments), dynamic_shapes=shapes, strict=False)
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     return buffer.getvalue()
 
 
-def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
-    """Return a policy as a module of PyTorch."""
-    experiment = policy.experiment
-    sizes = [layers.sizes[source] for source in layers.remembered]
-    space = _action_array_space(policy)
+class _Torch:
+    """The functions of `_Onnx` for tensors of PyTorch."""
 
-    def tensor(values: Float32 | None) -> Any:
-        return None if values is None else torch.from_numpy(values.copy())
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.constant = torch.tensor
+        self.add, self.subtract, self.multiply = torch.add, torch.subtract, torch.multiply
+        self.clamp, self.round, self.tanh = torch.clamp, torch.round, torch.tanh
+        self.reshape, self.concatenate = torch.reshape, torch.hstack
 
-    normalizer = tensor(policy.normalizer)
-    tensors = [[(link.sources, tensor(link.matrix), tensor(link.bias)) for link in links] for links in layers.links]
-
-    def ordered_sum(x: Any, matrix: Any) -> Any:
-        # The engine adds the rows in ascending order, and so does the program. A product of matrices has another order.
+    def ordered_sum(self, value: Any, matrix: Float32) -> Any:
         # For very many rows the program would be too long. A product in float64 is then close to the ordered sum.
         if len(matrix) > _MOST_ROWS:
-            return (x.double() @ matrix.double()).float()
-        products = x.unsqueeze(2) * matrix  # [N, rows, columns]
-        first, *following = products.unbind(1)  # an array [N, columns] for each row of the matrix
-        return sum(following, first)
+            return (value.double() @ self.constant(matrix).double()).float()
+        products = value.unsqueeze(2) * self.constant(matrix)  # [N, rows, columns]
+        return reduce(self.add, products.unbind(1))
 
-    class Network(torch.nn.Module):  # type: ignore[misc]  # torch is imported on demand, so its type is Any
-        def forward(self, observation: Any, memory: Any = None) -> tuple[Any, ...]:
-            # The steps are the same as in `onnx_model`.
-            x = observation
-            if normalizer is not None:
-                x = torch.clamp((x - normalizer[0]) * normalizer[1], -float(CLIP), float(CLIP))
-            previous: dict[int, Any] = {}
-            if sizes:
-                previous = dict(zip(layers.remembered, torch.split(memory, sizes, 1), strict=True))
-            sources = {0: x}
-            for layer, links in enumerate(tensors):
-                terms = []
-                for read, matrix, bias in links:
-                    inputs = [previous[source] if is_recurrent else sources[source] for source, is_recurrent in read]
-                    term = ordered_sum(torch.cat(inputs, 1), matrix)
-                    terms.append(term if bias is None else term + bias)
-                sources[layer + 1] = torch.tanh(sum(terms[1:], terms[0]))
-            # The last A neurons of the last layer are the outputs; the others have no effect.
-            outputs = sources[len(layers.links)][:, layers.sizes[-1] - experiment.action_size :]
-            results = [] if space is None else [_torch_action(torch, policy, space, outputs)]
-            results.append(outputs)
-            if sizes:
-                results.append(torch.cat([sources[source] for source in layers.remembered], 1))
-            return tuple(results)
+    def columns(self, value: Any, start: int, stop: int) -> Any:
+        return value[:, start:stop]
 
-    return Network().eval()
+    def argmax(self, value: Any) -> Any:
+        return self.torch.argmax(value, 1, keepdim=True)
 
+    def is_positive(self, value: Any) -> Any:
+        return value > 0
 
-def _torch_action(torch: Any, policy: "Policy", space: Any, outputs: Any) -> Any:
-    """Return the actions of a space for network outputs [N, A]."""
-    # The formulas are the same as in `_onnx_action`.
-    kind = kind_of(space)
-    if kind == "Discrete":
-        return torch.argmax(outputs, 1) + int(space.start)
-    if kind == "MultiDiscrete":
-        parts = torch.split(outputs, space.nvec.ravel().tolist(), 1)
-        value = torch.stack([torch.argmax(part, 1) for part in parts], 1) + torch.tensor(space.start.ravel().tolist())
-    elif kind == "MultiBinary":
-        value = outputs > 0
-    else:
-        scale = policy.experiment.config.env.action_scale
-        centre, half, floor, ceiling = map(torch.tensor, stretch(space, scale))
-        value = centre + half * outputs.double()
-        value = torch.minimum(torch.maximum(value, floor), ceiling)
-        if is_rounded(space):
-            value = torch.round(value)
-    dtype = getattr(torch, np.dtype(space.dtype).name)
-    return value.to(dtype).reshape(-1, *space.shape)
+    def cast(self, value: Any, dtype: DTypeLike) -> Any:
+        return value.to(getattr(self.torch, np.dtype(dtype).name))
