@@ -213,8 +213,6 @@ class RunFile(RunLog):
         with atomic_write(self._target, is_locked=True) as partial:
             if self._exists:
                 shutil.copyfile(self._target, partial)
-            else:
-                partial.write_bytes(self._beginning())
             self._append_to(partial)
         # Note all this before `sync`: the path already has the new file, even if `sync` fails.
         self._exists = True
@@ -226,19 +224,14 @@ class RunFile(RunLog):
         self._genomes = []
         sync(self._target.parent)  # without it, a crash of the machine could undo the rename
 
-    def _beginning(self) -> bytes:
-        """Return the bytes of a file that has only the header."""
-        # HDF5 refuses two open files of one name. Other threads may create other runs, so the name includes the path.
-        with h5py.File(f"{self.path}, in memory", "w", driver="core", backing_store=False) as file:
-            file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
-            file.create_group("checkpoint").attrs["num_generations"] = 0
-            write_start(file, self.header)
-            file.flush()
-            return bytes(file.id.get_file_image())
-
     def _append_to(self, partial: Path) -> None:
-        with DeferredErrorFile(partial, "r+") as disk:  # HDF5 may crash on a write error
-            with h5py.File(disk, "r+") as file:
+        """Write all pending changes into the partial file; if it does not exist yet, begin it with the header."""
+        with DeferredErrorFile(partial, "r+" if self._exists else "w+") as disk:  # HDF5 may crash on a write error
+            with h5py.File(disk, "r+" if self._exists else "w") as file:
+                if not self._exists:
+                    file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
+                    file.create_group("checkpoint").attrs["num_generations"] = 0
+                    write_start(file, self.header)
                 # The file has more generations if the last flush was interrupted after the renaming.
                 # A file that is no run file lacks the group. Its own attributes lack the number, too, so it is -1.
                 checkpoint = file.get("checkpoint", file)

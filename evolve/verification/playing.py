@@ -372,11 +372,8 @@ def side(name: str, log: logs.EpisodeLog, played: PlayedEpisode | None, step: in
 def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, int], genome: Genomes) -> PlayedEpisode:
     """Play an episode (generation, candidate, episode) of a run with a genome (P = 1). The episode may fail."""
     chosen = Episode(genome, Purpose.EPISODE, *key, logged=None)
-    recorder = Recorder(make_engine(experiment, chosen), 1, observations=True)
-    try:
+    with closing(Recorder(make_engine(experiment, chosen), 1, observations=True)) as recorder:
         results, _ = _play(run, experiment, chosen, recorder.engine)
-    finally:
-        recorder.close()
     return PlayedEpisode(recorder.running[0], log_of_played(results, experiment.config.env.metrics))
 
 
