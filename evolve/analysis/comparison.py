@@ -13,7 +13,7 @@ from evolve.analysis.run_groups import RunGroup, by_environment
 from evolve.config import EnvOptions, Options
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
-from evolve.store import StoredRun
+from evolve.store import HeldOut, Record, StoredRun
 
 HELD_OUT = "held-out champion's mean return"
 TRAINING = "best fitness of the last generation, in training"
@@ -25,7 +25,7 @@ _NOT_EVALUATED = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """The scores of a group of runs, compared with the reference: the best group of the same environment, or a control.
 
@@ -128,11 +128,11 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None, contro
     for groups_of_env in by_environment(groups):
         if control is not None:
             _check_control(groups_of_env, control)
-        unlike = different_tasks(groups_of_env, evaluated) or failed_episodes(groups_of_env, evaluated)
+        unlike = why_incomparable(groups_of_env, evaluated)
         unranked = [_unranked(group, score, metric) for group in groups_of_env]
         compared, note = _compare(unranked, control, are_alike=not unlike)
         rows += compared
-        notes += [unlike, different_budgets(groups_of_env)]
+        notes += [unlike, _different_budgets(groups_of_env)]
         notes += [_different_code(groups_of_env), _mixed_lengths(groups_of_env, score), note]
     return Ranking(kind, reference, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
@@ -153,26 +153,25 @@ def _check_control(groups: Sequence[RunGroup], control: str) -> None:
         raise InputError("control", f"the name of one experiment of {env} ({'; '.join(names)})", repr(control))
 
 
-def different_budgets(groups: Sequence[RunGroup]) -> str:
+def _different_budgets(groups: Sequence[RunGroup]) -> str:
     """Return a note if groups in one environment have different budgets; empty otherwise.
 
     The budget of a group is `early_stop.steps`; if generations end first, or without it, the number of their episodes.
     """
-    env = sanitize(groups[0].config.env.id)
-    limits = [group.config.early_stop.steps for group in groups]
-    steps = sorted({limit for limit in limits if limit is not None})
-    is_one_limit = len(steps) == 1 and None not in limits
+    differ = f"{sanitize(groups[0].config.env.id)}: the experiments have different budgets"
+    limits = {group.config.early_stop.steps for group in groups}
+    steps = sorted(limit for limit in limits if limit is not None)
+    if len(limits) > 1:
+        least = "no limit" if None in limits else f"{steps[0]:,}"
+        return f"{differ}, of {least} to {steps[-1]:,} steps (early_stop.steps)."
     # The generations may end before the limit, and are then the budget.
     whole = [run for group in groups for run in group.runs if run.num_generations == group.config.generations]
-    if is_one_limit and all(run.steps >= steps[0] for run in whole):
+    if steps and all(run.steps >= steps[0] for run in whole):
         return ""
-    if steps and not is_one_limit:
-        least = f"{steps[0]:,}" if None not in limits else "no limit"
-        return f"{env}: the experiments have different budgets, of {least} to {steps[-1]:,} steps (early_stop.steps)."
     budgets = [group.config.population * group.config.episodes * group.config.generations for group in groups]
     if min(budgets) == max(budgets):
         return ""
-    return f"{env}: the experiments have different budgets, of {min(budgets):,} to {max(budgets):,} episodes in a run."
+    return f"{differ}, of {min(budgets):,} to {max(budgets):,} episodes in a run."
 
 
 def _mixed_lengths(groups: Sequence[RunGroup], score: Callable[[StoredRun], float]) -> str:
@@ -188,8 +187,11 @@ def _mixed_lengths(groups: Sequence[RunGroup], score: Callable[[StoredRun], floa
     return f"Means mix champions that were trained for different lengths: {statistics.listed(mixed)}." if mixed else ""
 
 
-def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
+def why_incomparable(groups: Sequence[RunGroup], evaluated: bool) -> str:
     """Return a note if the scores of groups in one environment cannot be compared; empty otherwise.
+
+    The groups may have different tasks or fitness functions, or held-out episodes of several groups may have failed. A
+    mean over the other episodes may be better than one without failures: the hard episodes may be those that fail.
 
     evaluated: Whether the scores are returns of held-out episodes, and not fitness in training.
     """
@@ -206,24 +208,18 @@ def different_tasks(groups: Sequence[RunGroup], evaluated: bool) -> str:
         different.append("env.engine")
     if different:
         return f"{env}: the experiments differ in {' and '.join(different)}, so their returns are of different tasks."
-    different = [] if evaluated else [name for name in ("fitness", "connection_cost") if _differ(configs, name)]
-    if different:
-        return f"{env}: the experiments differ in {' and '.join(different)}, so their fitness has different meanings."
+    if not evaluated:
+        different = [name for name in ("fitness", "connection_cost") if _differ(configs, name)]
+        meanings = f"{' and '.join(different)}, so their fitness has different meanings"
+        return f"{env}: the experiments differ in {meanings}." if different else ""
+    if len(groups) > 1 and any(map(_num_failed, groups)):
+        return f"{env}: held-out episodes failed, so the experiments are not tested, and none counts as the best."
     return ""
 
 
-def failed_episodes(groups: Sequence[RunGroup], evaluated: bool) -> str:
-    """Return a note if held-out episodes of several groups in one environment failed; empty otherwise.
-
-    A mean over the other episodes may be better than one without failures: the hard episodes may be those that fail.
-
-    evaluated: Whether the scores are returns of held-out episodes, and not fitness in training.
-    """
-    found = [run.held_out.returns for group in groups for run in group.runs if run.held_out is not None]
-    if not evaluated or len(groups) < 2 or not any(np.isnan(returns).any() for returns in found):
-        return ""
-    env = sanitize(groups[0].config.env.id)
-    return f"{env}: held-out episodes failed, so the experiments are not tested, and none counts as the best."
+def _num_failed(group: RunGroup) -> int:
+    """Return the number of held-out episodes of a group that failed."""
+    return sum(int(np.isnan(run.held_out.returns).sum()) for run in group.runs if run.held_out is not None)
 
 
 def _engines_differ(envs: Sequence[EnvOptions]) -> bool:
@@ -309,37 +305,33 @@ def _last_best(run: StoredRun) -> float:
 
 def _note_on_missing(runs: Sequence[StoredRun]) -> str:
     """Return a note about runs without a held-out mean and about failed held-out episodes; it may be empty."""
-    all_failed, some_failed, early = [], [], []
-    not_evaluated: list[str] = []
-    incomplete: list[str] = []
+    all_failed, not_evaluated, incomplete, early, some_failed = [], [], [], [], []
     for run in runs:
-        path, generations = sanitize(str(run.path)), pluralize(run.num_generations, "generation")
-        if run.held_out is None:
-            (not_evaluated if run.complete else incomplete).append(path if run.complete else f"{path} ({generations})")
+        path = sanitize(str(run.path))
+        so_far = f"{path} ({pluralize(run.num_generations, 'generation')})"
+        if run.held_out is None and run.complete:
+            not_evaluated.append(path)
+        elif run.held_out is None:
+            incomplete.append(so_far)
         elif np.isnan(_held_out_mean(run)):
             all_failed.append(path)
         else:
             if failed := np.count_nonzero(np.isnan(run.held_out.returns)):
                 some_failed.append(f"{path} ({failed} of {len(run.held_out.returns)})")
             if not run.complete:
-                early.append(f"{path} ({generations})")
-    notes = []
-    if all_failed:
-        notes.append(f"Every held-out episode failed: {statistics.listed(all_failed)}.")
-    # The beginning of the next two notes. If no run has a held-out mean, no run is left out.
+                early.append(so_far)
+    # If no run has a held-out mean, no run is left out.
     left_out = "Left out, since not" if any_evaluated(runs) else "Not"
-    if not_evaluated:
-        named = statistics.listed(not_evaluated)
-        notes.append(f"{left_out} evaluated on held-out episodes: {named}. {_HOW_TO_EVALUATE}")
     # A champion after fewer generations must not be compared with the others, so the cure is to complete the run.
     how_to_complete = "To complete: python -m evolve.run --resume FILE"
-    if incomplete:
-        notes.append(f"{left_out} complete: {statistics.listed(incomplete)}. {how_to_complete}")
-    if early:
-        notes.append(f"Evaluated before the run was complete: {statistics.listed(early)}. {how_to_complete}")
-    if some_failed:
-        notes.append(f"Held-out episodes that failed are left out of the means: {statistics.listed(some_failed)}.")
-    return " ".join(notes)
+    notes = [
+        ("Every held-out episode failed", all_failed, ""),
+        (f"{left_out} evaluated on held-out episodes", not_evaluated, _HOW_TO_EVALUATE),
+        (f"{left_out} complete", incomplete, how_to_complete),
+        ("Evaluated before the run was complete", early, how_to_complete),
+        ("Held-out episodes that failed are left out of the means", some_failed, ""),
+    ]
+    return " ".join(f"{said}: {statistics.listed(files)}. {cure}".strip() for said, files, cure in notes if files)
 
 
 def _unranked(group: RunGroup, score: Callable[[StoredRun], float], metric: str | None = None) -> Comparison:
@@ -353,32 +345,31 @@ def _unranked(group: RunGroup, score: Callable[[StoredRun], float], metric: str 
     # Fitness in training has no bounds: it need not be a mean of returns.
     bounds = _bounds(group, metric) if any_evaluated(group.runs) else ()
     interval = None if few else statistics.interval(scores, *bounds)
-    failed = sum(int(np.isnan(run.held_out.returns).sum()) for run in group.runs if run.held_out is not None)
-    missing = len(group.runs) - len(scores)
-    return Comparison(group.label, sanitize(group.config.env.id), scores, missing, failed, interval)
+    env, missing = sanitize(group.config.env.id), len(group.runs) - len(scores)
+    return Comparison(group.label, env, scores, missing, _num_failed(group), interval)
 
 
 def _bounds(group: RunGroup, metric: str | None) -> statistics.Interval:
     """Return the smallest and the largest return, or value of a metric, in all episodes of a group.
 
-    A bound is infinite if only one seed reaches it. A value that several seeds reach is assumed to be a bound of the
-    task, like 500 in CartPole-v1. No mean can be beyond a bound. The bounds come from this group alone, so its interval
-    does not depend on the groups with which it is compared.
+    A bound is infinite if only one seed reaches it, see `statistics.shared_bounds`. The bounds come from this group
+    alone, so its interval does not depend on the groups with which it is compared.
     """
     lows, highs = [], []
     for run in group.runs:
-        played = [(record.returns, record.metrics) for record in run.records]
+        known = [np.zeros(0)]
+        parts: list[Record | HeldOut] = [*run.records]
         if run.held_out is not None:
-            played.append((run.held_out.returns, run.held_out.metrics))
-        if metric is None:
-            seen = [returns for returns, _ in played]
-        else:  # a failed episode has no values of metrics
-            seen = [metrics[metric][np.isfinite(returns)] for returns, metrics in played if metric in metrics]
-        known = [statistics.finite(values.astype(np.float64)) for values in seen]
-        lows.append(min((values.min(initial=np.inf) for values in known), default=np.inf))
-        highs.append(max((values.max(initial=-np.inf) for values in known), default=-np.inf))
-    low, high = min(lows), max(highs)
-    return low if lows.count(low) > 1 else -np.inf, high if highs.count(high) > 1 else np.inf
+            parts.append(run.held_out)
+        for played in parts:
+            if metric is None:
+                known.append(statistics.finite(played.returns))
+            elif metric in played.metrics:  # a failed episode has no values of metrics
+                known.append(statistics.finite(played.metrics[metric][np.isfinite(played.returns)].astype(np.float64)))
+        values = np.concatenate(known)
+        lows.append(values.min(initial=np.inf))
+        highs.append(values.max(initial=-np.inf))
+    return statistics.shared_bounds(np.array(lows), np.array(highs))
 
 
 def _compare(rows: Sequence[Comparison], control: str | None, are_alike: bool) -> tuple[list[Comparison], str]:
@@ -423,9 +414,7 @@ def _compare(rows: Sequence[Comparison], control: str | None, are_alike: bool) -
         cure = f"{enough} seeds in each group are enough"
         reasons.append(f"too few seeds for a significant difference from {name}: {cure}")
     note = f"{reference.env}: {'; '.join(reasons)}." if reasons else ""
-    # Rows hold arrays, which `==` cannot compare, so a row is found by its identity.
-    found = {id(row): p for row, p in zip(testable, ps, strict=True)}
-    for n, row in enumerate(ranked):
-        if id(row) in found:
-            ranked[n] = replace(row, p=found[id(row)], effect=statistics.superiority(row.scores, reference.scores))
+    for row, p in zip(testable, ps, strict=True):
+        effect = statistics.superiority(row.scores, reference.scores)
+        ranked[ranked.index(row)] = replace(row, p=p, effect=effect)
     return ranked, note

@@ -1,6 +1,6 @@
 """Groups of runs that differ only in their seeds, with labels that tell the groups apart."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from evolve import networks, store
 from evolve.analysis import statistics
 from evolve.config import Config, StartFromOptions, differences, flatten, names_function, quantile_of
 from evolve.errors import FAILURES, pluralize, sanitize
+from evolve.shapes import Float64
 from evolve.store import StoredRun
 from evolve.training import config_of
 
@@ -76,14 +77,13 @@ def read_groups(
 def begun_groups(runs: Sequence[StoredRun]) -> list[RunGroup]:
     """Return the groups of the runs that have a complete generation. Raises RunError if there are none."""
     store.check_begun("there is nothing to draw", *runs)
-    return group_runs([(run, config_of(run)) for run in runs if run.num_generations])
+    return group_runs({run: config_of(run) for run in runs if run.num_generations})
 
 
-def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
+def group_runs(configs: Mapping[StoredRun, Config]) -> list[RunGroup]:
     """Group runs by their configurations, including the settings of held-out episodes."""
     groups: list[tuple[Config, list[StoredRun]]] = []
-    own_configs = {id(run): config for run, config in runs}
-    for run, own_config in runs:
+    for run, own_config in configs.items():
         config = _without_seed(own_config, run.header.seed)
         for known, members in reversed(groups):  # the seeds of one experiment usually follow one another
             if not differences(known, config) and known.evaluates_like(config):
@@ -100,23 +100,14 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
             distinctions = [(names, [*own]) for (names, _), own in zip(distinctions, directories, strict=True)]
     labelled = []
     for (names, settings), (config, members) in zip(distinctions, groups, strict=True):
-        parts = _by_limits([(run, own_configs[id(run)]) for run in members])
-        for limits, some in parts:
-            label = ", ".join(names + settings + limits) or f"{config.env.id}, {config.network.name}"
-            # Each part has its own limits.
-            part_config = _without_seed(own_configs[id(some[0])], some[0].header.seed) if len(parts) > 1 else config
-            labelled.append(RunGroup(sanitize(label, _LONGEST_LABEL), part_config, some))
+        # If a seed ran with several limits (a sweep), each part of the group has its own limits.
+        limits = [flatten(configs[run].model_dump(mode="json", include=_LIMITS)) for run in members]
+        words = [{key: f"{key} {value}" for key, value in values.items() if value is not None} for values in limits]
+        for differing, part in _divide(members, words):
+            label = ", ".join(names + settings + differing) or f"{config.env.id}, {config.network.name}"
+            own_config = _without_seed(configs[part[0]], part[0].header.seed)
+            labelled.append(RunGroup(sanitize(label, _LONGEST_LABEL), own_config, part))
     return labelled
-
-
-def _by_limits(runs: Sequence[tuple[StoredRun, Config]]) -> list[tuple[list[str], tuple[StoredRun, ...]]]:
-    """Divide a group's runs by the settings that end a run (`_LIMITS`), if a seed ran with several values (a sweep).
-
-    Return for each part the settings in words in which the parts differ, and its runs.
-    """
-    limits = [flatten(config.model_dump(mode="json", include=_LIMITS)) for _, config in runs]
-    words = [{key: f"{key} {value}" for key, value in values.items() if value is not None} for values in limits]
-    return _divide([run for run, _ in runs], words)
 
 
 def _divide(
@@ -355,13 +346,20 @@ def failed_candidates(groups: Sequence[RunGroup]) -> str:
     """Return a line about candidates that failed in training, which curves leave out; empty if there are none."""
     failed = played = 0
     for group in groups:
-        for record in (record for run in group.runs for record in run.records):
-            fitness = record.fitness
-            if group.config.least_population is not None:  # the last candidates of a growing population may not play
-                fitness = fitness[record.lengths.any(axis=1)]
+        for fitness in (fitness for run in group.runs for fitness in fitness_of_played(run, group.config)):
             failed += int(np.isnan(fitness).sum())
             played += len(fitness)
     return f"{failed:,} of {pluralize(played, 'candidate')} failed (not in the curves)" if failed else ""
+
+
+def fitness_of_played(run: StoredRun, config: Config) -> list[Float64]:
+    """Return the fitness of the candidates that played in each generation.
+
+    These are all candidates, except in a growing population, in which the last candidates may not play.
+    """
+    if config.least_population is None:
+        return [record.fitness for record in run.records]
+    return [record.fitness[record.lengths.any(axis=1)] for record in run.records]
 
 
 def by_environment(groups: Iterable[RunGroup]) -> list[list[RunGroup]]:

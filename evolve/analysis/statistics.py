@@ -8,6 +8,7 @@ Only this module imports SciPy (extra `stats`), and only for the rank test.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +78,21 @@ def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) ->
 def interval_of_returns(returns: Float64) -> Interval | None:
     """Return the 95 % interval of the mean of returns [n] of episodes; None for fewer than two finite returns.
 
-    A best or worst return that several episodes share is assumed to be a bound of the task, like 500 in CartPole-v1. No
-    mean can be beyond a bound, so Student's interval is cut there.
+    Student's interval is cut at the `shared_bounds` of the returns.
     """
     known = finite(returns)
-    low, high = known.min(initial=math.inf), known.max(initial=-math.inf)
-    return interval(
-        returns,
-        low=float(low) if np.count_nonzero(returns == low) > 1 else -math.inf,
-        high=float(high) if np.count_nonzero(returns == high) > 1 else math.inf,
-    )
+    return interval(known, *shared_bounds(known, known))
+
+
+def shared_bounds(lows: Float64, highs: Float64) -> Interval:
+    """Return the smallest of the `lows` [n] and the largest of the `highs` [n]; infinite if no other value equals it.
+
+    A best or worst return that several episodes share is assumed to be a bound of the task, like 500 in CartPole-v1. No
+    mean can be beyond a bound.
+    """
+    low, high = float(lows.min(initial=math.inf)), float(highs.max(initial=-math.inf))
+    is_shared = np.count_nonzero(lows == low) > 1, np.count_nonzero(highs == high) > 1
+    return low if is_shared[0] else -math.inf, high if is_shared[1] else math.inf
 
 
 def geometric_ratio(one: Float64, other: Float64) -> float:
@@ -272,9 +278,6 @@ def listed(names: Sequence[str]) -> str:
 
 def short_names(paths: Sequence[Path]) -> list[str]:
     """Return names that distinguish files: their paths without the leading directories that all of them share."""
-    parts = [path.parts for path in paths]
-    shared = 0
-    # The last part of a path, the name of the file, always stays.
-    while parts and all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):
-        shared += 1
-    return [sanitize(str(Path(*p[shared:]))) for p in parts]
+    levels = zip(*(path.parent.parts for path in paths), strict=False)
+    shared = len(list(takewhile(lambda names: len(set(names)) == 1, levels)))
+    return [sanitize(str(Path(*path.parts[shared:]))) for path in paths]

@@ -300,9 +300,9 @@ class Header:
         return texts | spaces | {"seed": self.seed, "env": self.env}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredRun:
-    """The contents of a run file.
+    """The contents of a run file. An object equals only itself, and can be a key of a dictionary.
 
     Attributes:
         path: The file.

@@ -100,17 +100,17 @@ def limited(seed, name, generations, **more):
 
 def test_a_sweep_over_a_limit_has_a_group_for_each_value():
     sweep = [limited(seed, f"generations={g}", g) for g in (3, 30) for seed in (1, 2)]
-    short, long = group_runs(sweep)
+    short, long = group_runs(dict(sweep))
     assert (short.label, long.label) == ("generations 3", "generations 30")
     assert [(len(each.runs), each.config.generations) for each in (short, long)] == [(2, 3), (2, 30)]
     assert any("different budgets" in note for note in compare_groups([short, long]).notes)
     stops = [limited(1, f"steps={n}", 3, early_stop={"steps": n}) for n in (10, 20)]
-    assert [each.label for each in group_runs(stops)] == [
+    assert [each.label for each in group_runs(dict(stops))] == [
         "early_stop.steps 10",
         "early_stop.steps 20",
     ]
     later = [limited(1, "a", 3), limited(2, "a", 30)]  # a seed was continued, or more seeds had more generations
-    assert len(group_runs(later)) == 1
+    assert len(group_runs(dict(later))) == 1
 
 
 def test_equal_runs_of_two_machines_can_be_told_apart():
@@ -415,7 +415,7 @@ def test_equal_scores_are_no_easier_to_tell_apart_than_others():
 def test_runs_whose_held_out_evaluation_differs_are_another_group():
     config = Config()
     longer = config.model_copy(update={"evaluation_max_episode_steps": 900})
-    found = group_runs([(run(0, 1.0), config), (run(0, 2.0), longer), (run(1, 3.0), config)])
+    found = group_runs({run(0, 1.0): config, run(0, 2.0): longer, run(1, 3.0): config})
     assert [(each.label, len(each.runs)) for each in found] == [
         ("CartPole-v1, hebbian-dag", 2), ("evaluation_max_episode_steps 900", 1)
     ]  # fmt: skip
@@ -426,7 +426,7 @@ def test_runs_whose_held_out_evaluation_differs_are_another_group():
 def test_starts_of_one_name_are_told_apart_by_their_digests(file, said):
     starts = [{"file": file, "digest": digest * 64} for digest in "ab"] + [{"file": "c.champion", "digest": "c" * 64}]
     configs = [parse(Config, {"start_from": {k: v for k, v in start.items() if v}}) for start in starts]
-    labels = [each.label for each in group_runs([(run(n, 1.0), config) for n, config in enumerate(configs)])]
+    labels = [each.label for each in group_runs({run(n, 1.0): config for n, config in enumerate(configs)})]
     assert labels == [f"start_from {name}" for name in (f"{said} aaaaaaaa", f"{said} bbbbbbbb", "c.champion")]
 
 
@@ -434,7 +434,7 @@ def test_starts_of_one_name_are_told_apart_by_their_digests(file, said):
 def test_seeds_that_began_with_runs_of_one_directory_are_one_group(directory):
     def sizes(file):
         starts = [{"start_from": {"file": file, "digest": digest * 64}} for digest in "ab"]
-        return [len(each.runs) for each in group_runs([(run(n, 1.0), parse(Config, s)) for n, s in enumerate(starts)])]
+        return [len(each.runs) for each in group_runs({run(n, 1.0): parse(Config, s) for n, s in enumerate(starts)})]
 
     assert sizes(directory) == [2]
     assert sizes("runs/seed-7.h5") == [1, 1]  # one file, replaced between the two runs
@@ -444,7 +444,7 @@ def test_the_names_of_strategies_stand_for_the_options_that_one_of_them_has():
     strategies = ({"name": "openai-es", "sigma": 0.1}, {"name": "openai-es", "sigma": 0.2}, {"name": "random"})
     for order in (strategies, strategies[::-1]):
         configs = [parse(Config, {"strategy": table}) for table in order]
-        found = group_runs([(run(0, float(n)), config) for n, config in enumerate(configs)])
+        found = group_runs({run(0, float(n)): config for n, config in enumerate(configs)})
         table = differing_settings(found)
         rows = {name: values for name, *values in zip(*([c for c, _ in table.columns], *table.rows), strict=True)}
         assert list(rows) == ["experiment", "strategy.name", "strategy.sigma"]
@@ -453,7 +453,7 @@ def test_the_names_of_strategies_stand_for_the_options_that_one_of_them_has():
 
 def test_settings_of_one_name_are_told_apart():
     def labels(*tables):
-        return [each.label for each in group_runs([(run(0, 1.0), parse(Config, table)) for table in tables])]
+        return [each.label for each in group_runs({run(0, 1.0): parse(Config, table) for table in tables})]
 
     noisy = {"id": "module:Noisy", "kwargs": {"sigma": 0.1}}
     assert labels({"env": noisy, "strategy": {"name": "openai-es", "sigma": 0.2}},
@@ -472,11 +472,11 @@ def test_groups_that_differ_in_many_settings_are_named_by_their_directories():
         return replace(run(0, 1.0), path=Path(folder) / "seed-0.h5"), Config(strategy=strategy)
 
     few = of("a", sigma=0.2, beta1=0.8), of("b")
-    assert [each.label for each in group_runs(few)] == ["beta1 0.8, sigma 0.2", "beta1 0.9, sigma 0.5"]
+    assert [each.label for each in group_runs(dict(few))] == ["beta1 0.8, sigma 0.2", "beta1 0.9, sigma 0.5"]
     many = of("large steps", sigma=2.0, beta1=0.8, learning_rate=0.1, averaging=0.5), of("defaults")
-    assert [each.label for each in group_runs(many)] == ["large steps", "defaults"]
+    assert [each.label for each in group_runs(dict(many))] == ["large steps", "defaults"]
     together = [(replace(one, path=Path("x.h5")), config) for one, config in many]  # one directory names nothing
-    assert all("sigma" in each.label for each in group_runs(together))
+    assert all("sigma" in each.label for each in group_runs(dict(together)))
 
 
 def test_a_seed_without_a_score_is_not_tested():

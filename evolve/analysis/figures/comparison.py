@@ -326,7 +326,7 @@ def _labels(runs: Sequence[StoredRun]) -> list[str]:
         return [f"generation {runs[0].num_generations - 1}"]
     seeds = [f"seed {run.header.seed}" for run in runs]
     # Seeds are labels only if each run has its own seed, and all runs are of one experiment.
-    if len(set(seeds)) == len(seeds) and len(group_runs([(run, config_of(run)) for run in runs])) == 1:
+    if len(set(seeds)) == len(seeds) and len(group_runs({run: config_of(run) for run in runs})) == 1:
         return seeds
     return statistics.short_names([run.path for run in runs])
 

@@ -512,13 +512,8 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
 
 def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
     """Return the searches of a run after its first, see `strategies.searches`; empty for an unknown strategy."""
-    # While a population grows, its last candidates may not play, and the strategy never sees their fitness.
-    fitness = [record.fitness for record in run.records]
-    if config.least_population is not None:
-        played = [np.count_nonzero(record.lengths.any(axis=1)) for record in run.records]
-        fitness = [sample[:number] for sample, number in zip(fitness, played, strict=True)]
     try:
-        return strategies.searches(config.strategy, fitness)
+        return strategies.searches(config.strategy, run_groups.fitness_of_played(run, config))
     except InputError:
         return []
 

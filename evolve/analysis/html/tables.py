@@ -108,7 +108,7 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
     """Return a sentence that compares the groups of an environment."""
     evaluated = comparison.any_evaluated(run for group in groups for run in group.runs)
     # If the scores have different meanings, no group is the best.
-    if note := comparison.different_tasks(groups, evaluated) or comparison.failed_episodes(groups, evaluated):
+    if note := comparison.why_incomparable(groups, evaluated):
         return note
     ranking = comparison.compare_groups(groups)
     best, second, *_ = ranking.rows
