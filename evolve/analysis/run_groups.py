@@ -43,11 +43,6 @@ class RunGroup:
         """G, the number of generations that all runs have completed."""
         return min(run.num_generations for run in self.runs)
 
-    @cached_property
-    def mask_unit(self) -> str:
-        """The unit of the entries of a mask, see `mask_unit`."""
-        return mask_unit(self.config)
-
 
 def mask_unit(config: Config) -> str:
     """Return the unit of the entries of a mask: "connections", or "coefficients" of learning rules."""

@@ -12,7 +12,6 @@ from conftest import ROOT, make_runs, wait_for
 from evolve import store
 from evolve.analysis.figures.network import connections_of
 from evolve.analysis.html import reported_champion
-from evolve.analysis.run_groups import read_groups
 from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=30")
@@ -252,5 +251,5 @@ def test_remaining_coefficients_of_learning_rules_are_counted(call, tmp_path):
     assert any(
         f"12 of 12 acting connections, {left} of 60 coefficients" in text for text in words(tmp_path / "network.svg")
     )
-    ((run,), (group,)) = read_groups([tmp_path / "out/seed-0.h5"])
-    assert reported_champion(run, group).connections == f"{left} of 60 coefficients"
+    run = store.read(tmp_path / "out/seed-0.h5")
+    assert reported_champion(run).connections == f"{left} of 60 coefficients"

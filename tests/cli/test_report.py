@@ -258,25 +258,26 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
 
 def test_each_run_is_as_far_as_its_own_generations_say(runs):
     """Runs that differ in their number of generations are seeds of one experiment."""
-    (run,), _ = read_groups([runs / "a" / "seed-1.h5"])
+    run = store.read(runs / "a" / "seed-1.h5")
     longer = replace(run, header=replace(run.header, config=run.header.config.replace(
         f"\ngenerations = {run.num_generations}\n", "\ngenerations = 9\n")))  # fmt: skip
-    rows = training_table(["x", "y"], [run, longer]).rows
+    rows = training_table({run: "x", longer: "y"}).rows
     n = run.num_generations
     assert [row[1] for row in rows] == [f"{n} of {n}, complete", f"{n} of 9, stopped early"]
 
 
 def test_the_connections_counted_are_those_of_the_held_out_champion(runs):
-    (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
+    read = store.read(runs / "a" / "seed-1.h5")
     run = replace(read, held_out=replace(read.held_out, mask=np.zeros_like(read.held_out.mask)))
-    found = reported_champion(run, group)
+    found = reported_champion(run)
     assert (found.title, found.connections) == ("held-out champion", "0 of 20 acting connections")
-    (row,) = champion_table(["x"], [run], [found.connections]).rows
+    (row,) = champion_table({run: "x"}, {run: found}).rows
     assert row[1:2] + row[3:] == ("held-out champion", "0 of 20 acting connections")
     unfinished = replace(run, complete=False)
-    (row,) = champion_table(["x"], [unfinished], [""]).rows
+    other = reported_champion(unfinished)
+    (row,) = champion_table({unfinished: "x"}, {unfinished: other}).rows
     assert row[1:3] == ("best of generation 2", "not complete; evaluated 12.00 (12.00 to 12.00)")
-    assert reported_champion(unfinished, group).connections != found.connections
+    assert other.connections != found.connections
 
 
 def test_a_run_whose_episodes_failed_is_not_called_unevaluated(runs):
@@ -285,7 +286,7 @@ def test_a_run_whose_episodes_failed_is_not_called_unevaluated(runs):
     nothing = replace(read.held_out, returns=np.full_like(read.held_out.returns, np.nan))
     for held_out, said in ((nothing, "every held-out episode failed"), (None, "held-out episodes were not played yet")):
         run = replace(read, records=tuple(failed), held_out=held_out)
-        (sentence,) = conclude([replace(group, runs=(run,))], [RunSummary(run)], [""])
+        (sentence,) = conclude([replace(group, runs=(run,))], [RunSummary(run)], {group.label: ""})
         assert f" has no fitness after 3 of 3 generations; {said}." in sentence
 
 
@@ -348,7 +349,7 @@ def test_of_many_experiments_only_the_best_are_drawn_and_filmed(runs, monkeypatc
 
 
 def test_films_and_verification(runs, tmp_path):
-    read, groups = read_groups(sorted((runs / "a").glob("*.h5")))
+    read = [store.read(path) for path in sorted((runs / "a").glob("*.h5"))]
     same = read[0].header.manifest
     other = {**same, "packages": {**same["packages"], "numpy": "0.1"}}
     read[1] = replace(read[1], header=replace(read[1].header, manifest=other))
@@ -357,7 +358,7 @@ def test_films_and_verification(runs, tmp_path):
         RunSummary(read[0], Clip(film, b"\xff\xd8", "it walks"), equal=True, verification="3 champions & 6 episodes"),
         RunSummary(read[1], why_no_film="It was <dark>.", equal=False, verification="generation 2"),
     ]
-    html.save(html.render(groups, summaries, [Path("none.h5")]), tmp_path / "x.htm")
+    html.save(html.render(run_groups.begun_groups(read), summaries, [Path("none.h5")]), tmp_path / "x.htm")
     page = Page(tmp_path / "x.htm")
     poster = 'poster="data:image/jpeg;base64,/9g="'
     film = 'src="data:video/mp4;base64,AAECAwQF'

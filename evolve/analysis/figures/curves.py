@@ -170,7 +170,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
 def _connections_in_words(groups: list[RunGroup]) -> str:
     """Return the number of connections in words, for the title; empty if the number is not the same everywhere."""
     # A count is None if the candidates of a group differ.
-    counts = {(run_groups.constant_connections(group), group.mask_unit) for group in groups}
+    counts = {(run_groups.constant_connections(group), run_groups.mask_unit(group.config)) for group in groups}
     if len(counts) > 1:
         return ""
     ((count, unit),) = counts
@@ -325,7 +325,7 @@ def _set_x_range(panel: Any, facet: Facet) -> None:
 
 def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     """Return the title of a panel and the unit of its y axis."""
-    counted = " or ".join(dict.fromkeys(group.mask_unit for group in groups))
+    counted = " or ".join(dict.fromkeys(run_groups.mask_unit(group.config) for group in groups))
     fitness = textwrap.shorten(run_groups.fitness_in_words(groups), 3 * _UNIT_CHARACTERS, placeholder=" …")
     fitness = textwrap.fill(fitness, _UNIT_CHARACTERS)
     fitness += " less\nthe cost of connections" if run_groups.costs_connections(groups) else ""

@@ -9,7 +9,6 @@ import base64
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +18,24 @@ from evolve import verification
 from evolve.analysis import comparison, figures, run_groups, statistics, video
 from evolve.analysis.champion import champion_of, typical_episode
 from evolve.analysis.comparison import best_run
-from evolve.analysis.generations import evaluation_of
 from evolve.analysis.html import tables
-from evolve.analysis.html.tables import Clip, ReportTable, RunSummary
+from evolve.analysis.html.tables import Clip, ReportedChampion, ReportTable, RunSummary
 from evolve.analysis.run_groups import RunGroup
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, InputError, RunError, Stopped, exception_line, import_extra
-from evolve.shapes import Float64
 from evolve.store import StoredRun, disk
-from evolve.training import Experiment, reload, reload_policy
+from evolve.training import Experiment, config_of, reload, reload_policy
 
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
 MOST_EXPERIMENTS = 12
 """The largest number of experiments that have a film, a front or archive, a network and histograms: the best ones."""
-_NO_EPISODE_PLAYED = "No film was made, as no episode was played."
 _FRONT = (
     "The front: genomes for which no other genome is as good in all goals and better in one. The hypervolume is the "
     "area that the front dominates, as a share of the rectangle from the worst to the best values of all its fronts."
 )
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
 _FILM_SECONDS = 12.0
-_Key = tuple[Path, str, str]
 _Check = Callable[[], None]
 
 
@@ -54,21 +49,6 @@ class Picture:
 
 _Draw = Callable[[str, str, Any], Picture]
 """Makes a picture from a name that no other picture of the page has, a description, and a figure."""
-
-
-@dataclass(frozen=True)
-class ReportedChampion:
-    """The champion of a run, as a report describes it.
-
-    Attributes:
-        title: "held-out champion" or "best of generation 9".
-        connections: The remaining and all connections or coefficients, such as "31 of 32 acting connections".
-        network: Its network. If the network cannot be drawn, the reason replaces it.
-    """
-
-    title: str
-    connections: str
-    network: figures.DrawnNetwork | str
 
 
 def check_libraries() -> None:
@@ -151,46 +131,39 @@ def render(
     empty: The files of runs that have not completed a generation. They are in no group.
     check: Called before each champion, and after each figure is drawn. It may raise Stopped.
     """
-    # These lists have the order of `summaries`. Groups have another order, so maps by `_key` connect both.
-    runs = [summary.run for summary in summaries]
-    names = _run_names(groups, runs)
-    named = list(zip(names, runs, strict=True))
-    draw = partial(_picture, check)
+    names = _run_names(groups)
+
+    def draw(name: str, description: str, figure: Any) -> Picture:
+        check()
+        return Picture(figures.to_svg(figure, name), description)
+
     champions = {}
-    for group in groups:
-        for run in group.runs:
-            check()
-            champions[_key(run)] = reported_champion(run, group)
+    for run in names:
+        check()
+        champions[run] = reported_champion(run)
     # What the page says about an experiment counts only the longest run of each seed. Tables of runs have all runs.
     compared, notes = run_groups.deduplicate_seeds(groups)
     notes += filter(None, [run_groups.uneven_lengths(compared)])
-    best = [champions[_key(best_run(group))] for group in compared]
     shown = comparison.best_groups(compared, MOST_EXPERIMENTS)
     omission = ""
     if len(shown) < len(groups):
         omission = f"Only the best {len(shown)} of {len(groups)} experiments are shown here."
-    # The evaluations for the table, and the returns for the histograms.
-    evaluations = []
-    returns = {}
-    for name, run in named:
-        evaluation = evaluation_of(run)
-        if evaluation is not None:
-            evaluations.append((name, evaluation))
-            returns[_key(run)] = name, statistics.finite(evaluation.returns)
-    unfilmed = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.why_no_film]
+    unfilmed = [summary for summary in summaries if summary.why_no_film]
     fronts_and_archives = [_front_or_archive(draw, n, group) for n, group in enumerate(shown)]
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
-        verdict=tables.conclude(compared, summaries, [f"{champion.connections} left" for champion in best]),
+        verdict=tables.conclude(
+            compared, summaries, {group.label: champions[best_run(group)].connections for group in compared}
+        ),
         groups=groups,
-        runs=named,
-        incomplete=statistics.listed([name for name, run in named if not run.complete]),
+        runs=names,
+        incomplete=statistics.listed([name for run, name in names.items() if not run.complete]),
         empty=statistics.listed([str(path) for path in empty]),
         tables=[
             tables.experiments_table(compared),
-            tables.training_table(names, runs),
-            tables.champion_table(names, runs, [champions[_key(run)].connections for run in runs]),
-            tables.file_table(names, runs),
+            tables.training_table(names),
+            tables.champion_table(names, champions),
+            tables.file_table(names),
         ],
         notes=notes,
         costs_connections=run_groups.costs_connections(compared),
@@ -201,17 +174,17 @@ def render(
         curves=draw("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
         failed_candidates=run_groups.failed_candidates(compared),
         fronts_and_archives=[drawn for drawn in fronts_and_archives if drawn is not None],
-        networks=[_network(draw, n, group, champions[_key(best_run(group))]) for n, group in enumerate(shown)],
+        networks=[_network(draw, n, group, champions[best_run(group)]) for n, group in enumerate(shown)],
         omission=omission,
         films=_films(compared, summaries),
-        without_film=tables.names_by((summary.why_no_film, name) for name, summary in unfilmed),
-        held_out=tables.held_out_table(evaluations) if evaluations else None,
-        spreads=_spreads(draw, shown, returns),
-        not_evaluated=[tables.file_argument(run) for run in runs if run.held_out is None],
+        without_film=tables.names_by((summary.why_no_film, names[summary.run]) for summary in unfilmed),
+        held_out=tables.held_out_table(names),
+        spreads=_spreads(draw, shown, names),
+        not_evaluated=[tables.file_argument(run) for run in names if run.held_out is None],
         verification=tables.verification_table(names, summaries),
-        load=draw("load", "Busy seconds of each rank", figures.draw_load(named)),
+        load=draw("load", "Busy seconds of each rank", figures.draw_load([(name, run) for run, name in names.items()])),
         differing_settings=tables.differing_settings(groups),
-        manifest=tables.manifest_values(names, runs),
+        manifest=tables.manifest_values(names),
     )
     return text
 
@@ -231,28 +204,29 @@ def make_page(
     """
     begun = [run for group in groups for run in group.runs]
     if summarize is None:
-        summaries = [RunSummary(run, why_no_film=_NO_EPISODE_PLAYED) for run in begun]
+        why_no_film = "No film was made, as no episode was played."
+        summaries = [RunSummary(run, why_no_film=why_no_film) for run in begun]
     else:
         counted, _ = run_groups.deduplicate_seeds(groups)
         # One film for each experiment.
-        best = {_key(best_run(group)) for group in comparison.best_groups(counted, MOST_EXPERIMENTS)}
-        summaries = [summarize(run, _key(run) in best) for run in begun]
+        best = {best_run(group) for group in comparison.best_groups(counted, MOST_EXPERIMENTS)}
+        summaries = [summarize(run, run in best) for run in begun]
     empty = [run.path for run in runs if not run.num_generations]
     return render(groups, summaries, empty, check), any(summary.film for summary in summaries)
 
 
-def _run_names(groups: Sequence[RunGroup], runs: Sequence[StoredRun]) -> list[str]:
+def _run_names(groups: Sequence[RunGroup]) -> dict[StoredRun, str]:
     """Return the name of each run: the label of its experiment (if there are several), its seed, perhaps its path."""
-    labels = {_key(run): f"{group.label}, " if len(groups) > 1 else "" for group in groups for run in group.runs}
-    names = [f"{labels[_key(run)]}seed {run.header.seed}" for run in runs]
+    names: dict[StoredRun, str] = {}
+    for group in groups:
+        label = f"{group.label}, " if len(groups) > 1 else ""
+        names |= {run: f"{label}seed {run.header.seed}" for run in group.runs}
     # Copies of a run would have one name, so their paths follow.
-    paths, counts = statistics.short_names([run.path for run in runs]), Counter(names)
-    return [f"{name}, {path}" if counts[name] > 1 else name for name, path in zip(names, paths, strict=True)]
-
-
-def _key(run: StoredRun) -> _Key:
-    """Return a key of a run. A path is not enough: a script may hold a run and the run that replaced its file."""
-    return run.path, run.header.config, run.digest
+    counts = Counter(names.values())
+    for run, path in zip(names, statistics.short_names([run.path for run in names]), strict=True):
+        if counts[names[run]] > 1:
+            names[run] += f", {path}"
+    return names
 
 
 def save(text: str, path: Path) -> None:
@@ -268,12 +242,6 @@ def _template() -> Any:
     loader, undefined = jinja2.FileSystemLoader(Path(__file__).parent), jinja2.StrictUndefined
     blocks = {"trim_blocks": True, "lstrip_blocks": True}
     return jinja2.Environment(loader=loader, undefined=undefined, autoescape=True, **blocks).get_template("report.html")
-
-
-def _picture(check: _Check, name: str, description: str, figure: Any) -> Picture:
-    """Return a figure as a picture of the page, see `_Draw`."""
-    check()
-    return Picture(figures.to_svg(figure, name), description)
 
 
 def _front_or_archive(draw: _Draw, number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
@@ -308,17 +276,18 @@ def _comparison(draw: _Draw, groups: Sequence[RunGroup]) -> tuple[ReportTable, P
     return tables.comparison_table(found, groups), picture, found.notes
 
 
-def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
+def reported_champion(run: StoredRun) -> ReportedChampion:
     """Return the champion of a run. If the file cannot be read as a policy, the reason replaces the network."""
-    champion = champion_of(run)
+    champion, unit = champion_of(run), run_groups.mask_unit(config_of(run))
     genome = champion.genome
-    connections = f"{genome.connections()[0]:,} of {genome.num_weights:,} {group.mask_unit}"
+    connections = f"{genome.connections()[0]:,} of {genome.num_weights:,} {unit}"
     try:
         experiment = reload_policy(run)
     except EvolveError as error:
         return ReportedChampion(champion.title, connections, str(error))
     network = figures.network_of(genome, experiment)
-    connections = network.connections_text if group.mask_unit == "connections" else connections
+    if unit == "connections":
+        connections = network.connections_text
     return ReportedChampion(champion.title, connections, network)
 
 
@@ -344,22 +313,21 @@ def _seed_in_words(run: StoredRun, group: RunGroup) -> str:
 
 
 def _spreads(
-    draw: _Draw, groups: Sequence[RunGroup], returns: Mapping[_Key, tuple[str, Float64]]
+    draw: _Draw, groups: Sequence[RunGroup], names: Mapping[StoredRun, str]
 ) -> list[tuple[str, Picture | None, str, list[str]]]:
     """Return for each group with held-out returns its label, histograms, the name of their values, and notes.
 
     The values are "returns", or "mean returns of N champions". Notes describe champions with equal returns in all
     episodes, because their histograms would show nothing.
-
-    returns: The name and the finite held-out returns of each evaluated run.
     """
     spreads = []
     for number, group in enumerate(groups):
-        evaluated = [returns[_key(run)] for run in group.runs if _key(run) in returns]
-        # The label stands above the histograms.
-        evaluated = [(name.removeprefix(f"{group.label}, "), values) for name, values in evaluated]
-        # If all held-out episodes of a champion failed, there is nothing to draw.
-        known = [(name, values) for name, values in evaluated if len(values)]
+        known = []
+        for run in group.runs:
+            # If all held-out episodes of a champion failed, there is nothing to draw.
+            if run.held_out is not None and len(values := statistics.finite(run.held_out.returns)):
+                # The label stands above the histograms.
+                known.append((names[run].removeprefix(f"{group.label}, "), values))
         if not known:
             continue
         # The histogram of many champions shows their means, so it needs no notes.
@@ -380,12 +348,12 @@ def _spreads(
 
 def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
     """Return for each film its caption, and data URLs of the film and of a still."""
-    clips = {_key(summary.run): summary.film for summary in summaries}
+    clips = {summary.run: summary.film for summary in summaries}
     films = []
     for group in groups:
         label = f"{group.label}: " if len(groups) > 1 else ""
         for run in group.runs:
-            film = clips[_key(run)]
+            film = clips[run]
             if film is not None:  # `make_page` films only the best run of a group
                 urls = data_url("video/mp4", film.mp4), data_url("image/jpeg", film.jpeg)
                 films.append((f"{label}{_seed_in_words(run, group)}, {film.caption}", *urls))

@@ -8,8 +8,8 @@ from typing import TypeVar
 import numpy as np
 
 from evolve.analysis import comparison, run_groups, statistics
-from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import Ranking
+from evolve.analysis.figures import DrawnNetwork
 from evolve.analysis.generations import Evaluation, evaluation_of
 from evolve.analysis.run_groups import RunGroup
 from evolve.analysis.statistics import between, duration, number, words
@@ -61,19 +61,35 @@ class RunSummary:
     verification: str = ""
 
 
-def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connections: Sequence[str]) -> list[str]:
+@dataclass(frozen=True)
+class ReportedChampion:
+    """The champion of a run, as a report describes it.
+
+    Attributes:
+        title: "held-out champion" or "best of generation 9".
+        connections: The remaining and all connections or coefficients, such as "31 of 32 acting connections".
+        network: Its network. If the network cannot be drawn, the reason replaces it.
+    """
+
+    title: str
+    connections: str
+    network: DrawnNetwork | str
+
+
+def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connections: Mapping[str, str]) -> list[str]:
     """Return the conclusion of a report: a line for each environment, and whether the champions repeat their episodes.
 
     groups: The groups to compare, with one run for each seed (`deduplicate_seeds`).
     summaries: The summaries of all runs of the page.
-    connections: For each group, the connections of its best champion: "31 of 32 acting connections left".
+    connections: By the labels of groups, the connections of the best champion: "31 of 32 acting connections".
     """
-    left = {group.label: remaining for group, remaining in zip(groups, connections, strict=True)}
     lines = []
     by_environment = run_groups.by_environment(groups)
     for env_groups in by_environment:
         group = env_groups[0]
-        result = _compared_result(env_groups) if len(env_groups) > 1 else _single_result(group, left[group.label])
+        result = (
+            _compared_result(env_groups) if len(env_groups) > 1 else _single_result(group, connections[group.label])
+        )
         lines.append(sanitize(result, _MAX_LINE))
     lines += _repetition_sentence(summaries)
     # The page shows each line as a paragraph. The sentences about a single environment are one paragraph.
@@ -101,7 +117,7 @@ def _single_result(group: RunGroup, connections: str) -> str:
         seeds = f"over {which}{len(group.runs)} seeds"
     reached = f"reaches a mean return of {number(mean)} on held-out episodes ({seeds}{spread})"
     champion = "the best champion with" if len(group.runs) > 1 else "with"
-    return f"{evolved} {reached}, {champion} {connections}."
+    return f"{evolved} {reached}, {champion} {connections} left."
 
 
 def _compared_result(groups: Sequence[RunGroup]) -> str:
@@ -198,12 +214,12 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     return ReportTable("Settings in which the experiments differ", columns, rows)
 
 
-def manifest_values(names: Sequence[str], runs: Sequence[StoredRun]) -> dict[str, dict[str, str]]:
+def manifest_values(names: Mapping[StoredRun, str]) -> dict[str, dict[str, str]]:
     """Return the values of each entry of the manifests, and the names of the runs with each value.
 
     The keys of nested tables are dotted.
     """
-    named = [(name, _flat(run.header.manifest)) for name, run in zip(names, runs, strict=True)]
+    named = [(name, _flat(run.header.manifest)) for run, name in names.items()]
     keys = dict.fromkeys(key for _, table in named for key in table)
     return {key: names_by((table.get(key, "none"), name) for name, table in named) for key in keys}
 
@@ -245,10 +261,10 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
     return ReportTable("Experiments", columns[first:], tuple(row[first:] for row in rows))
 
 
-def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
-    """Return a table of the progress of each run, its best fitness and its costs."""
+def training_table(names: Mapping[StoredRun, str]) -> ReportTable:
+    """Return a table of the progress of each named run, its best fitness and its costs."""
     rows = []
-    for name, run in zip(names, runs, strict=True):
+    for run, name in names.items():
         # The runs of a group may differ in their number of generations.
         wanted = config_of(run).generations
         state = "not complete"
@@ -269,16 +285,16 @@ def _ranks(run: StoredRun) -> str:
     return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
 
-def champion_table(names: Sequence[str], runs: Sequence[StoredRun], connections: Sequence[str]) -> ReportTable:
-    """Return a table of the champion of each run: its held-out return, and its remaining connections in words."""
+def champion_table(names: Mapping[StoredRun, str], champions: Mapping[StoredRun, ReportedChampion]) -> ReportTable:
+    """Return a table of the champion of each named run: its held-out return, and its remaining connections."""
     rows = []
-    for name, run, remaining in zip(names, runs, connections, strict=True):
-        champion, found = champion_of(run), evaluation_of(run)
+    for run, name in names.items():
+        found = evaluation_of(run)
         score = "not evaluated" if found is None else _mean(found)
         # The evaluation of a run that is not complete may be of another genome than the best of its last generation.
-        if found is not None and champion.generation is not None:
+        if found is not None and not run.complete:
             score = f"not complete; evaluated {score}"
-        rows.append((name, champion.title, score, remaining))
+        rows.append((name, champions[run].title, score, champions[run].connections))
     mean = "its mean held-out return, 95 % interval"
     columns = (("run", "name"), ("champion", ""), (mean, "number"), ("left after pruning", ""))
     return ReportTable("Champions", columns, tuple(rows))
@@ -316,16 +332,22 @@ def _metric_columns(rows: Sequence[Sequence[Evaluation]]) -> tuple[tuple[TableCo
     return _number_columns(*(f"mean {sanitize(name)}" for name in names)), cells
 
 
-def file_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
-    """Return a table of the file of each run, and of its last digest."""
-    files = statistics.short_names([run.path for run in runs])
-    rows = tuple((name, file, run.digest) for name, file, run in zip(names, files, runs, strict=True))
+def file_table(names: Mapping[StoredRun, str]) -> ReportTable:
+    """Return a table of the file of each named run, and of its last digest."""
+    files = statistics.short_names([run.path for run in names])
+    rows = tuple((name, file, run.digest) for (run, name), file in zip(names.items(), files, strict=True))
     columns = (("run", "name"), ("file", "name"), ("sha256, chained", "digest"))
     return ReportTable("Files, and digests of the last complete generation", columns, rows)
 
 
-def held_out_table(evaluations: Sequence[tuple[str, Evaluation]]) -> ReportTable:
-    """Return a table of the held-out returns of the champions of named runs, and of the means of their metrics."""
+def held_out_table(names: Mapping[StoredRun, str]) -> ReportTable | None:
+    """Return a table of the held-out returns of the champions of named runs, and of the means of their metrics.
+
+    Return None if no run was evaluated.
+    """
+    evaluations = [(name, found) for run, name in names.items() if (found := evaluation_of(run)) is not None]
+    if not evaluations:
+        return None
     rows = []
     metrics, means = _metric_columns([[found] for _, found in evaluations])
     for (name, found), own in zip(evaluations, means, strict=True):
@@ -333,18 +355,18 @@ def held_out_table(evaluations: Sequence[tuple[str, Evaluation]]) -> ReportTable
         interval = between(found.interval) if found.interval else "none"
         returns = number(found.mean), interval, *spread, f"{found.failed:,}"
         rows.append((name, f"{len(found.returns):,}", *returns, *own))
-    names = "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"
-    columns = (("run", "name"), *_number_columns(*names), *metrics)
+    numbers = "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"
+    columns = (("run", "name"), *_number_columns(*numbers), *metrics)
     return ReportTable("Returns of the held-out champion", columns, tuple(rows))
 
 
-def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) -> ReportTable:
+def verification_table(names: Mapping[StoredRun, str], summaries: Sequence[RunSummary]) -> ReportTable:
     """Return a table of the verification of each run: its result, or the command that verifies the run."""
     rows = []
-    for name, summary in zip(names, summaries, strict=True):
+    for summary in summaries:
         answer = {None: "not checked", True: "equal", False: "different"}[summary.equal]
         command = f"python -m evolve.verify {file_argument(summary.run)}"
-        rows.append((name, answer, words(summary.verification or command)))
+        rows.append((names[summary.run], answer, words(summary.verification or command)))
     return ReportTable("Can it be repeated?", (("run", "name"), ("result", ""), ("details", "long")), tuple(rows))
 
 
