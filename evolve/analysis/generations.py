@@ -95,19 +95,14 @@ def median_connections(run: StoredRun) -> list[float]:
     return [float(np.median(record.connections)) for record in run.records]
 
 
-def idle_shares(run: StoredRun) -> Float64:
-    """Return the idle time of each worker, in % of each generation, [G, workers]; NaN for an absent worker."""
+def idle_share(run: StoredRun) -> list[float]:
+    """Return the idle time of the workers, in % of each generation, in the mean over the workers; 0 without workers."""
     # A damaged run file may hold a generation of 0 seconds.
     busy = np.array([record.busy_seconds / (record.seconds or np.nan) for record in run.records])
-    idle = 100 * (1 - np.minimum(busy, 1))
     # Of several ranks, rank 0 is the coordinator and not a worker.
-    return idle[:, 1:] if idle.shape[1] > 1 else idle
-
-
-def mean_idle_shares(run: StoredRun) -> list[float]:
-    """Return the mean of `idle_shares` over the workers of each generation, in %; 0 if no worker was present."""
-    # `nanmean` would warn of a generation without workers.
-    known = np.ma.masked_invalid(idle_shares(run))
+    workers = busy[:, 1:] if busy.shape[1] > 1 else busy
+    # An absent worker has NaN. `nanmean` would warn of a generation without workers.
+    known = np.ma.masked_invalid(100 * (1 - np.minimum(workers, 1)))
     return known.mean(axis=1).filled(0).tolist()
 
 

@@ -550,12 +550,22 @@ def test_large_numbers_stand_beside_the_panel(runs):
     assert not any(one.overlaps(other) for n, one in enumerate(labels) for other in labels[:n])
 
 
-def test_the_load_of_many_ranks_stands_side_by_side(runs):
+def test_idle_workers_are_the_mean_over_the_workers_that_were_present(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    (run,) = group.runs
+    busy = ([0.1, 2.0, 1.0], [0.1, np.nan, 0.5], [0.1, np.nan, np.nan])  # rank 0 coordinates
+    records = [replace(run.records[0], busy_seconds=np.array(ranks), seconds=2.0) for ranks in busy]
+    drawn = figures.draw_curves([replace(group, runs=(replace(run, records=tuple(records)),))], load=True)
+    (idle,) = drawn.axes[-1].lines
+    np.testing.assert_allclose(idle.get_ydata(), [25.0, 75.0, 0.0])
+
+
+def test_the_load_of_many_ranks_has_no_names(runs):
     run = store.read(runs / "a" / "seed-1.h5")
     busy = np.linspace(0, 1, 64)
     records = tuple(replace(record, busy_seconds=busy, seconds=2.0) for record in run.records)
     svg = figures.to_svg(figures.draw_load([("many", replace(run, records=records))]), "x")
-    assert ">busy seconds<" in svg
+    assert ">rank<" in svg
     assert "rank 63" not in svg
     few = figures.to_svg(figures.draw_load([("few", run), ("again", run)]), "x")
     for text in (">rank 0<", ">few<", ">again<", " s, "):

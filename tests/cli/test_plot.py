@@ -4,7 +4,6 @@ import re
 import shutil
 import signal
 
-import h5py
 import numpy as np
 import pytest
 from conftest import ROOT, make_runs, wait_for
@@ -59,19 +58,6 @@ def test_a_drawing_may_be_a_pdf(call, runs, tmp_path):
     call("plot", runs / "a" / "seed-1.h5", "--final", "-o", "one.pdf").ok()
     assert (tmp_path / "one.pdf").read_bytes().startswith(b"%PDF")
     assert [p.name for p in tmp_path.glob("*one*")] == ["one.pdf"]
-
-
-def test_many_workers_are_a_map(call, runs, tmp_path):
-    shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "many.h5")
-    with h5py.File(tmp_path / "many.h5", "r+") as file:  # as seven ranks would have left it
-        for name in ("rank/busy_seconds", "rank/environment_seconds"):
-            alone = file[name][()]
-            del file[name]
-            file[name] = alone / np.arange(4, 11)
-    call("plot", "many.h5", "--load", "-o", "map.svg").ok()
-    texts = words(tmp_path / "map.svg")
-    assert "% idle" in texts
-    assert "rank" in texts
 
 
 def test_a_running_and_a_killed_file(start, call, tmp_path):

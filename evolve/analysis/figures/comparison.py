@@ -28,7 +28,7 @@ _NOTE_CHARACTERS = 118  # in one line of a note
 # The header of each column of numbers beside a panel, and its least width in inches.
 _COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against {}", 1.05))  # {}: the reference of the ranking
 _DIGIT = 0.076  # the width of a digit in a column, in inches
-_MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
+_MOST_NAMED = 8  # ranks whose bars have names and numbers; bars of more ranks are thin
 _MOST_BINS = 41
 MOST_PANELS = 10
 """The largest number of runs that have a panel each. More panels could not be compared, and take minutes to draw."""
@@ -213,21 +213,28 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
     figure = style.new_figure(sum(heights) + 0.4)
     panels = figure.subplots(len(busy), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, ranks, total, name in zip(panels, busy, totals, names, strict=True):
-        few = len(ranks) <= _MOST_NAMED
-        draw = _load_rows if few else _load_columns
-        draw(panel, ranks, total)
+        _draw_ranks(panel, ranks, total)
         if len(runs) > 1:
             panel.set_title(name)
-        if panel is panels[-1] or not few:
-            panel.set_xlabel("seconds" if few else "rank")
+    panels[-1].set_xlabel("seconds")
     return figure
 
 
-def _load_rows(panel: Any, busy: Float64, total: float) -> None:
-    """Draw a horizontal bar for each rank, with its name and numbers, in front of the time of all generations."""
+def _draw_ranks(panel: Any, busy: Float64, total: float) -> None:
+    """Draw a bar for each rank in front of the time of all generations. Bars of few ranks have names and numbers."""
     ranks = np.arange(len(busy))
-    panel.barh(ranks, total, color=GRID, height=0.72)
-    panel.barh(ranks, busy, color=COLOURS[0], height=0.72)
+    thickness = 0.72 if len(busy) <= _MOST_NAMED else 1.0
+    panel.barh(ranks, total, color=GRID, height=thickness)
+    panel.barh(ranks, busy, color=COLOURS[0], height=thickness)
+    panel.invert_yaxis()
+    panel.margins(0.0, 0.02)
+    panel.grid(False)
+    panel.tick_params(axis="y", length=0)
+    panel.spines[["left", "bottom"]].set_visible(False)
+    if len(busy) > _MOST_NAMED:
+        panel.set_ylabel("rank")
+        panel.yaxis.get_major_locator().set_params(integer=True)
+        return
     for rank, seconds in enumerate(busy):
         # With several ranks, rank 0 usually plays no episodes.
         words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or seconds else "coordinates"
@@ -237,23 +244,6 @@ def _load_rows(panel: Any, busy: Float64, total: float) -> None:
         place = {"xytext": (points, 0), "textcoords": "offset points", "ha": side, "va": "center"}
         panel.annotate(words, (seconds, rank), **place, fontsize=8.5, color=colour)
     panel.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
-    panel.invert_yaxis()
-    panel.margins(0.0, 0.02)
-    panel.grid(False)
-    panel.tick_params(axis="y", length=0)
-    panel.spines[["left", "bottom"]].set_visible(False)
-
-
-def _load_columns(panel: Any, busy: Float64, total: float) -> None:
-    """Draw a narrow column for each of many ranks, and a line at the time of all generations."""
-    panel.bar(np.arange(len(busy)), busy, color=COLOURS[0], width=0.8)
-    panel.axhline(total, color=FAINT, lw=1, ls="--")
-    panel.annotate("all generations", (0, total), (1, 2), textcoords="offset points", fontsize=8, color=QUIET)
-    panel.margins(x=0.01)
-    panel.set_ylim(0, 1.15 * total)
-    panel.grid(False, axis="x")
-    panel.set_ylabel("busy seconds")
-    panel.xaxis.get_major_locator().set_params(integer=True)
 
 
 @style.styled

@@ -36,11 +36,9 @@ _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4} 
 # The unit of the fitness is its definition in words. It has at most this number of characters in a line, and at most
 # three times this number in all.
 _UNIT_CHARACTERS = 32
-_TITLE_CHARACTERS = {True: 45, False: 25}  # in one line of an environment's title, over a wide or a narrow panel
+_TITLE_CHARACTERS = 45  # in one line of an environment's title
 _NOTE_CHARACTERS = 118
 _TITLE_LINE = 0.17  # inches
-_FACET_HEIGHT = 1.9  # inches
-_FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
 _MOST_NAMED = 8  # searches (`strategies.searches`) marked by lines with names; more searches are marked by triangles
 _NAME_INCHES = 0.6  # the least distance between two of these names
 _PANEL_SHARE = 0.8  # the share of a panel's nominal width for data; the rest is for the labels beside it
@@ -49,7 +47,6 @@ _UNNAMED: LineStyle = {"color": PALE, "ls": "-", "lw": 0.8, "zorder": 1.5}  # th
 _TRIANGLES = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
 _MOST_DASHED = 1500  # points of a dashed line; the points of a longer line are means, at most `_MOST_MEANS`
 _MOST_MEANS = 300
-_MAX_LINES = 4  # workers drawn as lines; more workers are drawn as a heat map
 
 
 @dataclass(frozen=True)
@@ -141,25 +138,25 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         if load:
             kinds += ["throughput", "idle"]
         facets.append(Facet(in_env, kinds, axis, styles))
-    # The layout: all panels below one another, or a row of panels for each environment.
-    stacked = load or len(facets) == 1
+    # All panels are below one another.
     scale = 0.8 if len(facets) > 1 else 1.0
-    usual = {kind: scale * height if stacked else _FACET_HEIGHT for kind, height in _HEIGHTS.items()}
-    heights = [_heights(facet, usual) for facet in facets]
-    figure, panels = _stacked(heights) if stacked else _side_by_side(heights)
-    for facet, facet_heights, facet_panels in zip(facets, heights, panels, strict=True):
+    heights = [_heights(facet, scale) for facet in facets]
+    all_heights = [height for facet in heights for height in facet]
+    figure = style.new_figure(sum(all_heights) + 0.3 * len(all_heights) + 0.6)
+    panels = iter(figure.subplots(len(all_heights), 1, squeeze=False, height_ratios=all_heights)[:, 0])
+    for facet, facet_heights in zip(facets, heights, strict=True):
+        facet_panels = [next(panels) for _ in facet.kinds]
         for kind, height, panel in zip(facet.kinds, facet_heights, facet_panels, strict=True):
-            _draw_panel(panel, kind, facet, height, small=kind != "fitness" and not stacked)
+            _draw_panel(panel, kind, facet, height)
         if len(facets) > 1:
-            is_wide = stacked or max(len(each.kinds) for each in facets) == 1
-            title = textwrap.fill(facet.title, _TITLE_CHARACTERS[is_wide])
+            title = textwrap.fill(facet.title, _TITLE_CHARACTERS)
             facet_panels[0].set_title(title)
             figure.set_figheight(figure.get_figheight() + _TITLE_LINE * title.count("\n"))
         # A text that is aligned by its bottom edge is the name of a search (`_mark_searches`). These names stand above
         # the panel, so move the title up.
         if any(text.get_va() == "bottom" for text in facet_panels[0].texts):
             facet_panels[0].set_title(facet_panels[0].get_title(loc="left"), pad=16)
-        _share_x_axis(facet_panels, axis, stacked)
+        _share_x_axis(facet_panels, axis)
     if titled:
         style.set_title(figure, run_groups.describe_groups(groups) + _connections_in_words(groups))
         if note := _note(facets):
@@ -199,58 +196,29 @@ def _note(facets: list[Facet]) -> str:
     return textwrap.fill("; ".join(notes), _NOTE_CHARACTERS)
 
 
-def _heights(facet: Facet, usual: Mapping[str, float]) -> list[float]:
+def _heights(facet: Facet, scale: float) -> list[float]:
     """Return the heights of an environment's panels in inches; many labels need a higher panel of fitness."""
-    heights = [usual[kind] for kind in facet.kinds]
+    heights = [scale * _HEIGHTS[kind] for kind in facet.kinds]
     if len(facet.groups) > 1:
         labels = [_label_of(facet, group) for group in facet.groups if facet.styles[group.name] is not _UNNAMED]
         heights[0] = max(heights[0], style.height_for_labels([*labels, _TRIANGLES]))
     return heights
 
 
-Layout = tuple[Any, list[list[Any]]]
-"""A figure, and the panels of each facet."""
-
-
-def _stacked(heights: Sequence[Sequence[float]]) -> Layout:
-    """Return a figure with all panels below one another."""
-    all_heights = [height for facet in heights for height in facet]
-    figure = style.new_figure(sum(all_heights) + 0.3 * len(all_heights) + 0.6)
-    panels = iter(figure.subplots(len(all_heights), 1, squeeze=False, height_ratios=all_heights)[:, 0])
-    return figure, [[next(panels) for _ in facet] for facet in heights]
-
-
-def _side_by_side(heights: Sequence[Sequence[float]]) -> Layout:
-    """Return a figure with a row for each facet, fitness beside connections."""
-    columns = max(map(len, heights))
-    rows = [max(facet) for facet in heights]
-    figure = style.new_figure(sum(rows) + 0.55 * len(rows) + 0.6)
-    ratios = {"height_ratios": rows, "width_ratios": _FACET_WIDTHS[:columns]}
-    grid = figure.subplots(len(rows), columns, squeeze=False, **ratios)
-    for row, facet in zip(grid, heights, strict=True):
-        # A facet without a panel of connections leaves its place empty.
-        for panel in row[len(facet) :]:
-            panel.set_axis_off()
-    return figure, [list(row[: len(facet)]) for row, facet in zip(grid, heights, strict=True)]
-
-
-def _share_x_axis(panels: Sequence[Any], axis: str, stacked: bool) -> None:
-    """Make an environment's panels share the x axis. Its label is below the last of stacked panels, or below each."""
+def _share_x_axis(panels: Sequence[Any], axis: str) -> None:
+    """Make an environment's panels share the x axis. Its label is below the last panel."""
     for panel in panels[1:]:
         panel.sharex(panels[0])
-    for panel in panels:
-        if stacked and panel is not panels[-1]:
-            panel.tick_params(labelbottom=False)
-        else:
-            panel.set_xlabel(AXES.get(axis, axis))
+    for panel in panels[:-1]:
+        panel.tick_params(labelbottom=False)
+    panels[-1].set_xlabel(AXES.get(axis, axis))
     # Panels that share an axis share its ticks, so set them once.
     if axis == "generation":
         panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         panels[-1].xaxis.set_major_formatter(_plain_tick)
     elif axis == "steps":
         panels[-1].xaxis.set_major_formatter(_steps_formatter())
-    if stacked:
-        panels[0].get_figure().align_ylabels(panels)
+    panels[0].get_figure().align_ylabels(panels)
 
 
 def _plain_tick(value: float, _position: int) -> str:
@@ -263,31 +231,23 @@ def _steps_formatter() -> Any:
     return style.matplotlib("ticker").EngFormatter(sep="")
 
 
-def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool) -> None:
+def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float) -> None:
     """Draw one panel of an environment.
 
     kind: "fitness", "connections", "throughput" or "idle".
     inches: The approximate height of the panel.
-    small: Whether the panel stands beside the fitness panel, whose labels apply to both.
     """
-    # The title and the unit. A small panel has only a title.
     title, unit = _title_and_unit(kind, facet.groups)
     alone = len(facet.groups) == 1
-    if small:
-        title = unit.capitalize()
-    elif not alone and kind == "connections":
+    if not alone and kind == "connections":
         title = f"{title}, best of each generation"
     elif not alone and kind == "fitness":
         shown = " or\n".join(sorted({_fitness_series(group) for group in facet.groups}))
         unit = f"{unit}\n({shown})"
     panel.set_title(title)
-    panel.set_ylabel("" if small else unit)
+    panel.set_ylabel(unit)
     # The curves. Only curves of fitness, and the connections of a single group, have labels.
-    labels: list[LineLabel] = []
-    group = facet.groups[0]
-    if alone and kind == "idle" and len(group.runs) == 1:
-        _draw_idle_workers(panel, group.runs[0], facet.x(group))
-    elif alone and kind == "fitness":
+    if alone and kind == "fitness":
         labels = _draw_fitness(panel, facet)
     elif alone and kind == "connections":
         labels = _draw_connections(panel, facet)
@@ -308,7 +268,7 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float, small: bool)
     panel.yaxis.set_major_formatter(_plain_tick)
     if kind == "throughput":
         panel.yaxis.set_major_formatter(_steps_formatter())
-    style.label_lines(panel, [] if small else labels, inches)
+    style.label_lines(panel, labels, inches)
 
 
 def _set_x_range(panel: Any, facet: Facet) -> None:
@@ -474,34 +434,35 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     has_triangles = False
     for group in facet.groups:
         x = facet.x(group)
-        # The first generation and the name of each search, in each run.
-        found = [set(_searches(run, group.config)) for run in group.runs]
-        named = set.intersection(*found) if len(facet.groups) == 1 else set()
-        # A search begins between two generations. On an axis of steps or time, this place differs between the runs, so
-        # take the median of the runs.
-        begun: dict[int, list[float]] = {}
-        for run, searches in zip(group.runs, found, strict=True):
+        # The places at which the runs begin each search, between two generations.
+        begun: dict[tuple[int, str], list[float]] = {}
+        for run in group.runs:
             own = facet.x_of_run(run)
-            for first in {first for first, _ in searches if first < len(own)}:
-                begun.setdefault(first, []).append(own[first - 1 : first + 1].mean())
-        places = {first: float(np.median(middles)) for first, middles in begun.items()}
-        # The curve ends with the shortest run, and a longer run may begin searches after that.
-        shown = {first for first, place in places.items() if place <= x[-1]}
-        named = {(first, kind) for first, kind in named if first in shown}
+            for first, kind in set(_searches(run, group.config)):
+                if first < len(own):
+                    begun.setdefault((first, kind), []).append(own[first - 1 : first + 1].mean())
+        # On an axis of steps or time, the places differ between the runs, so take the median of the runs. The curve
+        # ends with the shortest run, and a longer run may begin searches after that.
+        places = {search: float(np.median(begun[search])) for search in sorted(begun)}
+        places = {search: place for search, place in places.items() if place <= x[-1]}
+        named = []
+        if len(facet.groups) == 1:
+            named = [search for search in places if len(begun[search]) == len(group.runs)]
         # Names have room if neighbours are at least `_NAME_INCHES` apart. The whole x axis takes `panel_inches`.
-        gaps = np.diff([places[first] for first, _ in sorted(named)])
+        gaps = np.diff([places[search] for search in named])
         panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
         have_room = (gaps * panel_inches >= _NAME_INCHES * (x[-1] - x[0])).all()
         if len(named) > _MOST_NAMED or not have_room:
-            named = set()
-        for first, kind in sorted(named):
-            panel.axvline(places[first], color=FAINT, lw=0.9, ls=":", zorder=1)
-            panel.text(places[first], 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
-        others = {first for first, _ in set.union(*found) - named if first in shown}
-        for first in sorted(others):
-            how = {"color": facet.styles[group.name]["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
-            panel.plot(places[first], 0.025, "^", **how)
-            has_triangles = True
+            named = []
+        for search, place in places.items():
+            if search in named:
+                _, kind = search
+                panel.axvline(place, color=FAINT, lw=0.9, ls=":", zorder=1)
+                panel.text(place, 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
+            else:
+                how = {"color": facet.styles[group.name]["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
+                panel.plot(place, 0.025, "^", **how)
+                has_triangles = True
     if not has_triangles:
         return []
     end = max(float(facet.x(group)[-1]) for group in facet.groups)
@@ -572,26 +533,5 @@ _SERIES: dict[str, Series] = {
     _MEAN: lambda run: [mean(record.fitness) for record in run.records],
     "connections": generations.best_connections,
     "throughput": lambda run: [record.steps / (record.seconds or np.nan) for record in run.records],
-    "idle": generations.mean_idle_shares,
+    "idle": generations.idle_share,
 }
-
-
-def _draw_idle_workers(panel: Any, run: StoredRun, x: Float64) -> None:
-    """Draw the idle share of every worker of a run over x [G]: few workers as lines, many workers as a heat map."""
-    idle = generations.idle_shares(run)
-    first = 0 if len(run.records[0].busy_seconds) == 1 else 1  # rank 0 is a worker only if it is alone
-    if idle.shape[1] <= _MAX_LINES:
-        for worker, column in enumerate(idle.T):
-            _line(panel, x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
-        # Beside the title, above the panel, the legend covers no data.
-        place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
-        panel.legend(**place, ncols=idle.shape[1], fontsize=8.5)
-        return
-    # The borders of the cells: rank r lies between r - 0.5 and r + 0.5.
-    ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
-    # An SVG would store each cell as a path, so the map is rasterized.
-    colours = {"cmap": "cividis", "vmin": 0, "vmax": float(np.nanmax(idle, initial=10.0))}
-    shades = panel.pcolormesh(style.cell_borders(x), ranks, idle.T, **colours, rasterized=True)
-    panel.set_ylabel("rank")
-    panel.grid(False)
-    panel.get_figure().colorbar(shades, ax=panel, label="% idle", pad=0.01)

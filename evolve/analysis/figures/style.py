@@ -303,7 +303,9 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     points = 8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))
     edge = beside(panel, points / 72)
     left, right = panel.get_xlim()
-    columns = _columns_of([label.mark for label in shown if label.mark is not None])
+    # Marks of similar values follow one another, so each stands in another column than its neighbours.
+    order = np.argsort([label.mark[0] for label in shown if label.mark is not None], kind="stable")
+    columns = (np.argsort(order) % _MOST_MARKS).tolist()
     for label, y in zip(shown, without_overlap(heights, needed), strict=True):
         at_height = float(scale.inverted().transform(bottom + y * (top - bottom)))
         # `begin` is where the line to the text begins: by default a pointer, from the end of the line in the panel.
@@ -326,19 +328,6 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
         panel.annotate(_wrapped(label.text), **begin, xytext=(1.0, at_height), textcoords=text_edge,
                        fontsize=_LABEL_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
                        arrowprops=None if label.key == "" else line)  # fmt: skip
-
-
-def _columns_of(marks: Sequence[Mark]) -> list[int]:
-    """Return the column of each mark. A mark takes the column in which it is farthest from the earlier marks."""
-    taken: list[list[tuple[float, float]]] = [[] for _ in range(_MOST_MARKS)]
-    columns = []
-    for value, interval in marks:
-        low, high = interval or (value, value)
-        # The distance to the nearest mark in each column; negative if the bars overlap.
-        distances = [min((max(begin - high, low - end) for begin, end in column), default=np.inf) for column in taken]
-        columns.append(int(np.argmax(distances)))
-        taken[columns[-1]].append((low, high))
-    return columns
 
 
 def beside(panel: Any, inches: float) -> Any:
@@ -412,11 +401,3 @@ def _extent(stack: Sequence[int], heights: Sequence[float], needed: Sequence[flo
     begin = float(np.mean([heights[n] for n in stack])) - total / 2
     begin = min(max(begin, _LOWEST), max(_HIGHEST - total, _LOWEST))
     return begin, begin + total
-
-
-def cell_borders(x: Float64) -> Float64:
-    """Return the borders of the cells of a heat map, [n + 1]. Each point of x [n] is near the middle of a cell."""
-    if len(x) == 1:
-        return np.array([x[0] - 0.5, x[0] + 0.5])
-    middle = (x[1:] + x[:-1]) / 2
-    return np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])
