@@ -47,22 +47,18 @@ def unpack(packed: bytes) -> dict[str, Any]:
 
 def table(run: StoredRun) -> dict[str, list[Any]]:
     """Return the columns of a run by generation, see `Run.table`."""
-    records = run.records
-    fitness = [_spread(record.fitness) for record in records]
-    empty = _spread(np.zeros(0))
+    records, none = run.records, np.zeros(0)
     # Only the last row has held-out episodes, because the champion after the last generation plays them.
-    held_out, failed = [empty] * len(records), [np.nan] * len(records)
+    held_out, failed = [none] * len(records), [np.nan] * len(records)
     means: dict[str, float] = {}
     if records and run.held_out is not None:
-        held_out[-1] = _spread(run.held_out.returns)
+        held_out[-1] = run.held_out.returns
         failed[-1] = float(np.isnan(run.held_out.returns).sum())
         means = statistics.metrics_means(run.held_out.metrics, run.held_out.returns)
-    # The champion after generation g is validated when g + 1 generations are complete.
-    validation = [_spread(run.validations.get(g + 1, np.zeros(0))) for g in range(len(records))]
     return {
         "generation": list(range(len(records))),
         "best_fitness": [float(record.champion_fitness) for record in records],
-        **{f"{name}_fitness": [values[name] for values in fitness] for name in empty},
+        **_statistics("{}_fitness", [record.fitness for record in records]),
         "best_connections": best_connections(run),
         "median_connections": median_connections(run),
         "best_length": [_mean_length(record.lengths[record.champion_candidate]) for record in records],
@@ -70,8 +66,9 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         "steps": [int(record.steps) for record in records],
         "seconds": [float(record.seconds) for record in records],
         "digest": [record.digest.decode() for record in records],
-        **{f"validation_{name}": [values[name] for values in validation] for name in empty},
-        **{f"held_out_{name}": [values[name] for values in held_out] for name in empty},
+        # The champion after generation g is validated when g + 1 generations are complete.
+        **_statistics("validation_{}", [run.validations.get(g + 1, none) for g in range(len(records))]),
+        **_statistics("held_out_{}", held_out),
         "held_out_failed": failed,
         # `failed` is NaN in all rows except the last, and so is each metric.
         **{f"held_out_metric_{name}": [*failed[:-1], mean] for name, mean in means.items()},
@@ -106,14 +103,17 @@ def idle_share(run: StoredRun) -> list[float]:
     return known.mean(axis=1).filled(0).tolist()
 
 
-def _spread(sample: Float64) -> dict[str, float]:
-    """Return statistics of the finite values by name; NaN if there are too few values."""
+def _statistics(name: str, samples: Sequence[Float64]) -> dict[str, list[float]]:
+    """Return columns with statistics of the finite values of samples; NaN if a sample has too few values.
+
+    name: The names of the columns. The name of a statistic replaces "{}".
+    """
     return {
-        "mean": statistics.mean(sample),
-        "std": statistics.deviation(sample),
-        "q25": statistics.quantile(sample, 0.25),
-        "median": statistics.median(sample),
-        "q75": statistics.quantile(sample, 0.75),
+        name.format("mean"): [statistics.mean(sample) for sample in samples],
+        name.format("std"): [statistics.deviation(sample) for sample in samples],
+        name.format("q25"): [statistics.quantile(sample, 0.25) for sample in samples],
+        name.format("median"): [statistics.median(sample) for sample in samples],
+        name.format("q75"): [statistics.quantile(sample, 0.75) for sample in samples],
     }
 
 

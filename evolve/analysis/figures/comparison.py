@@ -272,13 +272,13 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
     if len(runs) == 1 and not others:
         _draw_earlier(top, histories[0], minimizes)
     # Equal fronts would hide one another. So their dashes alternate, and later marks of equal best genomes are smaller.
-    measures = np.unique(np.concatenate([fronts[-1][:, 1] for fronts in histories]))
-    dashes = style.alternating_dashes([_border(fronts[-1], measures, minimizes) for fronts in histories])
-    bests = [fronts[-1][int(np.argmax(fronts[-1][:, 0]))] for fronts in histories]
-    for n, (label, fronts) in enumerate(zip(_labels(runs), histories, strict=True)):
+    last = [fronts[-1] for fronts in histories]
+    dashes = style.alternating_dashes([front[:, 0] for front in last])
+    bests = [front[int(np.argmax(front[:, 0]))] for front in last]
+    for n, (label, front) in enumerate(zip(_labels(runs), last, strict=True)):
         marker = _MARKERS[n % len(_MARKERS)]
         appearance = {**style.line_style(n), **dashes[n], "lw": 1.8, "marker": marker, "ms": 3.5, **no_line}
-        _draw_steps(top, fronts[-1], minimizes, label=style.legend_label(label), **appearance)
+        _draw_steps(top, front, minimizes, label=style.legend_label(label), **appearance)
         size = 8 + 4 * min(3, sum(np.array_equal(bests[n], later) for later in bests[n + 1 :]))
         top.plot(bests[n][1], bests[n][0], "D", ms=size, color=appearance["color"], mec=PAPER, mew=1.0, zorder=5)
     # The axes. Only numbers of connections are always whole.
@@ -331,14 +331,6 @@ def _points(front: Front) -> Float64:
     """Return the fitness and the first measure of a front, [N, 2], from the least measure up."""
     _, fitness, measures = front
     return drawable(np.column_stack([fitness, measures[:, 0]]))
-
-
-def _border(points: Float64, measures: Float64, minimizes: bool) -> Float64:
-    """Return the fitness of a front at measures [M]; NaN beyond its end."""
-    # The best fitness among the points that are as good in the measure, or better.
-    reached = points[:, 1] <= measures[:, None] if minimizes else points[:, 1] >= measures[:, None]
-    best = np.where(reached, points[:, 0], -np.inf).max(axis=1)
-    return np.where(reached.any(axis=1), best, np.nan)
 
 
 def _draw_steps(panel: Any, points: Float64, minimizes: bool, **appearance: Any) -> None:
