@@ -34,9 +34,9 @@ def runs(tmp_path_factory):
 
 def test_labels_cover_neither_data_nor_one_another(runs):
     a, other_a, b, other_b = (runs / name / f"seed-{seed}.h5" for name in "ab" for seed in (1, 2))
-    for files, titled in (([a], True), ([a, other_a], False), ([a, b, other_b], True), ([a, b, other_b], False)):
+    for files in ([a], [a, other_a], [a, b, other_b]):
         groups = read_groups(files)[1]
-        labels, panels = boxes(figures.draw_curves(groups, titled=titled))
+        labels, panels = boxes(figures.draw_curves(groups))
         assert labels
         assert not any(label.overlaps(panel) for label in labels for panel in panels), files
         shrunk = [label.shrunk(1.0, 0.9) for label in labels]

@@ -43,23 +43,21 @@ _MANY_DECADES = 1e4  # from this multiple on, the axis has one tick per decade
 
 
 @style.styled
-def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
+def draw_comparison(ranking: Ranking) -> Any:
     """Return the figure of a comparison: a panel for each environment, a row for each group.
 
     A row shows the scores of the seeds, the mean, and the interval of the mean. Beside it are the numbers.
-
-    titled: Whether the figure has a title and notes.
     """
     envs = list(dict.fromkeys(row.env for row in ranking.rows))
     facets = [[row for row in ranking.rows if row.env == env] for env in envs]
     names = {row.label: textwrap.fill(style.unbroken(sanitize(row.name)), _NAME_CHARACTERS) for row in ranking.rows}
-    notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in ranking.notes] if titled else []
+    notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in ranking.notes]
     # Heights are in inches. A row has room for the longest name, and the figure for its title, axis label and notes.
     lines = 1 + max(name.count("\n") for name in names.values())
     row_height = max(0.4, 0.08 + 0.17 * lines)
     heights = [0.5 + row_height * len(facet) for facet in facets]
     lines_of_notes = sum(1 + note.count("\n") for note in notes)
-    figure = style.new_figure(sum(heights) + 0.6 * titled + 0.4 + 0.16 * lines_of_notes)
+    figure = style.new_figure(sum(heights) + 1.0 + 0.16 * lines_of_notes)
     panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
     columns = zip(*map(_cells, ranking.rows), strict=True)
     longest = [max(map(len, texts)) for texts in columns]
@@ -77,9 +75,8 @@ def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     panels[-1].set_xlabel(ranking.score)
     if notes:
         figure.supxlabel("\n".join(notes), fontsize=8, x=0.01, ha="left", color=INK)
-    if titled:
-        band = ", the band its 95 % interval" if any(row.interval for row in ranking.rows) else ""
-        style.set_title(figure, f"{', '.join(envs)}: each dot is a seed, the diamond their mean{band}")
+    band = ", the band its 95 % interval" if any(row.interval for row in ranking.rows) else ""
+    style.set_title(figure, f"{', '.join(envs)}: each dot is a seed, the diamond their mean{band}")
     return figure
 
 
@@ -247,7 +244,7 @@ def _draw_ranks(panel: Any, busy: Float64, total: float) -> None:
 
 
 @style.styled
-def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
+def draw_front(runs: Sequence[StoredRun]) -> Any:
     """Return the figure of the fronts of runs of nsga2: fitness over the first measure, and hypervolume by generation.
 
     The last front of each run is drawn, and of a single run also some earlier fronts. A diamond marks the best fitness.
@@ -297,8 +294,7 @@ def draw_front(runs: Sequence[StoredRun], titled: bool = True) -> Any:
         top.legend(loc="best", fontsize=8, handlelength=3.2)
     _draw_volumes(bottom, histories, minimizes)
     bottom.set_title(f"Hypervolume{omitted}")
-    if titled:
-        _set_title(figure, runs)
+    _set_title(figure, runs)
     return figure
 
 
@@ -392,7 +388,7 @@ def _draw_over_generations(panel: Any, generations: Any, values: Any, **appearan
 
 
 @style.styled
-def draw_archive(run: StoredRun, titled: bool = True) -> Any:
+def draw_archive(run: StoredRun) -> Any:
     """Return the figure of the archive of a run of map-elites: a heat map, and the growth of its filled cells.
 
     The axes of the map are the first two descriptors. The colour is the best fitness over all other descriptors.
@@ -417,8 +413,7 @@ def draw_archive(run: StoredRun, titled: bool = True) -> Any:
     bottom.set_ylabel("filled cells")
     bottom.set_title(f"{filled[-1]:,} of {archives.shape[1]:,} cells filled")
     bottom.yaxis.get_major_locator().set_params(integer=True)
-    if titled:
-        _set_title(figure, [run])
+    _set_title(figure, [run])
     return figure
 
 

@@ -110,14 +110,13 @@ class Facet:
 
 
 @style.styled
-def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool = True, load: bool = False) -> Any:
+def draw_curves(groups: list[RunGroup], axis: str = "generation", load: bool = False) -> Any:
     """Return the figure of the curves of groups.
 
     If an environment has one group, the panels of fitness and connections show the best candidate and the population.
     If it has several groups, a panel has one line for each group; `_fitness_series` chooses the fitness.
 
     axis: The x axis, a key of `AXES`.
-    titled: Whether a title names the experiment and its seeds.
     load: Whether to draw throughput and idle workers, too.
     """
     if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SHORT_RUN:
@@ -157,10 +156,9 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         if any(text.get_va() == "bottom" for text in facet_panels[0].texts):
             facet_panels[0].set_title(facet_panels[0].get_title(loc="left"), pad=16)
         _share_x_axis(facet_panels, axis)
-    if titled:
-        style.set_title(figure, run_groups.describe_groups(groups) + _connections_in_words(groups))
-        if note := _note(facets):
-            figure.supxlabel(note, fontsize=8, x=0.01, ha="left", color=INK)
+    style.set_title(figure, run_groups.describe_groups(groups) + _connections_in_words(groups))
+    if note := _note(facets):
+        figure.supxlabel(note, fontsize=8, x=0.01, ha="left", color=INK)
     return figure
 
 

@@ -135,6 +135,9 @@ def render(
 
     def draw(name: str, description: str, figure: Any) -> Picture:
         check()
+        # The page has the titles and the notes as texts.
+        figure.suptitle("")
+        figure.supxlabel("")
         return Picture(figures.to_svg(figure, name), description)
 
     champions = {}
@@ -171,7 +174,7 @@ def render(
         connections_vary=run_groups.connections_vary(compared),
         fitness=run_groups.fitness_in_words(compared),
         comparison=_comparison(draw, compared),
-        curves=draw("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
+        curves=draw("curves", "Curves over generations", figures.draw_curves(compared)),
         failed_candidates=run_groups.failed_candidates(compared),
         fronts_and_archives=[drawn for drawn in fronts_and_archives if drawn is not None],
         networks=[_network(draw, n, group, champions[best_run(group)]) for n, group in enumerate(shown)],
@@ -254,9 +257,9 @@ def _front_or_archive(draw: _Draw, number: int, group: RunGroup) -> tuple[str, s
     run = best_run(group)
     try:
         if run.records[-1].front is not None:
-            what, figure = _FRONT, figures.draw_front([run], titled=False)
+            what, figure = _FRONT, figures.draw_front([run])
         elif run.records[-1].archive is not None:
-            what, figure = _ARCHIVE, figures.draw_archive(run, titled=False)
+            what, figure = _ARCHIVE, figures.draw_archive(run)
         else:
             return None
     except EvolveError as error:
@@ -272,7 +275,7 @@ def _comparison(draw: _Draw, groups: Sequence[RunGroup]) -> tuple[ReportTable, P
     if len(groups) < 2:
         return None
     found = comparison.compare_groups(groups)
-    picture = draw("comparison", found.score, figures.draw_comparison(found, titled=False))
+    picture = draw("comparison", found.score, figures.draw_comparison(found))
     return tables.comparison_table(found, groups), picture, found.notes
 
 
