@@ -151,7 +151,7 @@ def _champion(path: Path) -> tuple[Table, Genomes, Float32 | None]:
     config = load_config(stored.header.config, str(path))
     table = {"name": config.network.name} | config.network.options.model_dump()
     normalizer = stored.normalizer if config.normalize_observations else None
-    return table, Genomes(found.weights[None], found.mask[None]), normalizer
+    return table, found.genome, normalizer
 
 
 def _host(context: Context, case: Case, table: Table, genomes: Genomes, normalizer: Float32 | None) -> dict[str, Any]:
