@@ -174,13 +174,13 @@ class GymnasiumEngine:
             failed = np.isin(slots, list(self.faults))
             return np.where(failed, np.nan, 0.0), failed
         actions = self.decode(outputs)
-        encode = self._encode
+        encode, contents = self._encode, self._slots
         rewards: list[float] = []
         ended: list[bool] = []
         # This loop runs once per step of every episode, so it calls no helper functions.
         for slot, action in zip(slots.tolist(), actions, strict=True):
             result: Any = _NO_STEP
-            playing = self._slots[slot]
+            playing = contents[slot]
             try:
                 result = playing.step(action)
                 observation, raw_reward, terminated, truncated, playing.info = result
