@@ -255,8 +255,9 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
     for _, point in points(table):
         values = flatten(point)
         for key, _ in single:
-            # A flag may set a table, such as "env.kwargs".
-            if any(f"{each}.".startswith(f"{key}.") and values.get(each) != value for each, value in own.items()):
+            # A flag may set a table, such as "env.kwargs". Compare as texts, because NaN differs from itself.
+            inside = {each: value for each, value in own.items() if f"{each}.".startswith(f"{key}.")}
+            if any(repr(values.get(each)) != repr(value) for each, value in inside.items()):
                 raise InputError.plainly(key, f"{key} is given twice: as a setting, and in the sweep.")
 
 

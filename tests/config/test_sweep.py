@@ -1,5 +1,6 @@
 """Sweeps: a grid of experiments from one file, queued over the same ranks."""
 
+import math
 import os
 import resource
 
@@ -7,7 +8,7 @@ import pytest
 
 from evolve import store
 from evolve.cli.run import load
-from evolve.config.documents import experiments, points
+from evolve.config.documents import experiments, override, points
 from evolve.errors import InputError
 
 
@@ -222,3 +223,9 @@ def test_more_run_files_than_may_be_open(call, tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (done.code, done.err) == (0, "")
     assert len(list(tmp_path.glob("out/*.h5"))) == 16
+
+
+def test_a_flag_may_be_nan_beside_a_sweep():
+    table = {"sweep": {"strategy.sigma": [0.1, 0.2]}, "env": {"id": "CartPole-v1"}}
+    override(table, [("env.kwargs.x", math.nan)])
+    assert math.isnan(table["env"]["kwargs"]["x"])
