@@ -10,7 +10,7 @@ import numpy as np
 
 from evolve.config import ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.errors import check_whole
-from evolve.genome import Block, Genomes, check_genomes, concatenate
+from evolve.genome import Block, Genomes, check_genomes
 from evolve.networks.network import Activity, Batch, Network
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float32, check_shape
@@ -136,10 +136,10 @@ def _check_slots(network: Network, genome: Genomes, action_size: int, steps: int
 
     # Number 0 is for the other genome; the genome sees the others in order.
     seen = _observations(1, 2 * steps + 1, network.observation_size)
-    alone, pair = (
-        _loaded(network, genome),
-        _loaded(network, concatenate(network.init(Stream(0, Purpose.CHECK, 2)), genome)),
-    )
+    alone = _loaded(network, genome)
+    # In `pair`, another genome is in slot 0, beside the genome in slot 1.
+    pair = _loaded(network, network.init(Stream(0, Purpose.CHECK, 2)).take(np.zeros(2, np.intp)))
+    pair.load(np.array([1]), genome.weights, genome.mask, np.array([0]))
     # The genome plays some steps alone. A second load must then clear all state of these steps.
     expected = [act_in_last_slot(alone, seen[step : step + 1]) for step in range(1, 2 * steps + 1)]
     alone.load(np.array([0]), genome.weights, genome.mask, np.array([0]))

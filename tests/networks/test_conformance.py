@@ -83,6 +83,10 @@ def _centred(step):
     return lambda batch, observations: step(batch, observations - observations.mean(axis=0))
 
 
+def _into_the_first_slots(load):
+    return lambda batch, slots, *genomes: load(batch, np.arange(len(slots)), *genomes)
+
+
 def _once(load):
     loaded = []
     return lambda batch, *arguments: batch in loaded or loaded.append(batch) or load(batch, *arguments)
@@ -154,6 +158,7 @@ def test_state_that_acts_some_steps_later_is_checked(monkeypatch, forgotten, fau
     [
         ("LeakyBatch.move", lambda _: lambda *_: None, "after move"),
         ("LeakyBatch.load", _once, "after a second load"),
+        ("LeakyBatch.load", _into_the_first_slots, "beside another slot"),
         ("LeakyBatch.load", _in_place, "array is read-only"),
         ("LeakyBatch.step", _centred, "beside another slot"),
         ("LeakyBatch.step", _noisy, "after a second load; .* draw random numbers from the seeds of load"),
