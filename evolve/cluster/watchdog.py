@@ -16,6 +16,7 @@ import fcntl
 import hmac
 import math
 import os
+import select
 import signal
 import socket
 import sys
@@ -38,7 +39,7 @@ _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
 _LONGEST_PAUSE = 32_767  # the largest number of seconds between two keepalive probes in Linux
 _PROBES = 4  # unanswered keepalive probes after which a host counts as silent
-_CONNECT_SECONDS = 5.0  # for all addresses of rank 0 together
+_CONNECT_SECONDS = 5.0
 # The errors of a connection if its process at the other end has ended, but the host answers. The launcher or MPI
 # notices that loss.
 _ENDED = (errno.ECONNRESET, errno.EPIPE)
@@ -406,16 +407,32 @@ def _keep_alive(connection: socket.socket, seconds: float) -> None:
 
 def _connect(endpoint: Endpoint) -> socket.socket | None:
     """Return a connection to rank 0 at the first of its addresses that answers; None if no address does."""
+    poll = select.poll()
+    waiting: dict[int, socket.socket] = {}
     ours = set(own_addresses())
     for address in endpoint.addresses:
         # Two hosts may have an address in common by chance, such as the address of a bridge for containers.
         if address not in ours:
-            with suppress(OSError):
-                seconds = _CONNECT_SECONDS / len(endpoint.addresses)
-                connection = socket.create_connection((address, endpoint.port), seconds)
-                connection.setblocking(False)
-                return connection
-    return None
+            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            connection.setblocking(False)
+            if connection.connect_ex((address, endpoint.port)) in (0, errno.EINPROGRESS):
+                waiting[connection.fileno()] = connection
+                poll.register(connection, select.POLLOUT)
+            else:  # it failed at once, as without a route; `poll` would show it as ready
+                connection.close()
+    try:
+        while waiting and (ready := poll.poll(1000 * _CONNECT_SECONDS)):
+            for descriptor, _ in ready:
+                poll.unregister(descriptor)
+                connection = waiting.pop(descriptor)
+                # `poll` also reports connections that have failed.
+                if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                    return connection
+                connection.close()
+        return None
+    finally:
+        for connection in waiting.values():
+            connection.close()
 
 
 def end_error(connection: socket.socket) -> int | None:
