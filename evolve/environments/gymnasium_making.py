@@ -314,7 +314,7 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
     """
     env_id = options.id
     module = env_id.rpartition(":")[0]
-    if module.endswith(".py") or "/" in module:
+    if "/" in module or (module.endswith(".py") and _imported(module) is None):
         raise InputError("env.id", "a module, and the name of an environment", env_id, *_PATH_CURE)
     try:
         return make()

@@ -66,8 +66,8 @@ def sum_traces(results: EpisodeResults) -> EpisodeResults:
 def genomes_of_traces(genomes: Int32, mode: str) -> Int32:
     """Return the genome to which each episode's row of traces belongs. genomes: [N], of the episodes.
 
-    mode: `EpisodeBatch.traces`. For "mean" all rows belong to genome 0, so that the collector sums them. For "none"
-        there are no rows.
+    mode: `EpisodeBatch.traces`. For "mean" all rows belong to genome 0, so that `PopulationResults` sums them. For
+        "none" there are no rows.
     """
     if mode == "each":
         return genomes

@@ -234,6 +234,8 @@ class Strategy(Generic[State]):
         Raises:
             InputError: The strategy keeps no front, no archive, or no such genome.
         """
+        if len(which) != 1:
+            raise InputError("select", "one of connections, member and cell", ", ".join(which) or "none of them")
         cure = ""
         if type(self).select is Strategy.select and self.outcome(state):  # a strategy of another package
             cure = "This strategy has no method `select` that finds the genomes of its front or archive."

@@ -259,6 +259,9 @@ def test_the_best_genome_of_a_size():
     other = make("ga", 8)
     with pytest.raises(InputError, match=r"expected none, except with nsga2, which keeps a front, got 5\.$"):
         other.select(other.start(), connections=5)
+    for searching, which in ((strategy, {}), (other, {}), (other, {"member": 0, "cell": (0, 0)})):
+        with pytest.raises(InputError, match="select: expected one of connections, member and cell"):
+            searching.select(searching.start(), **which)
 
 
 def test_a_champion_is_trusted():
