@@ -225,6 +225,14 @@ def test_a_small_part_of_a_gif_keeps_its_colour(tmp_path):
     assert np.abs(shown - frame).max() < 64
 
 
+def test_a_small_part_beside_a_gradient_keeps_its_colour(tmp_path):
+    y, x = np.mgrid[:480, :640]
+    frame = np.stack([x * 255 // 640, y * 255 // 480, 255 - (x + y) * 255 // 1120], -1).astype(np.uint8)
+    frame[50:62, 50:62] = green = (0, 160, 60)
+    (shown,) = shown_by_gif([frame], tmp_path)
+    assert np.abs(shown[50:62, 50:62] - green).max() < 32
+
+
 def test_a_body_that_moves_in_a_gif_leaves_no_shadow(tmp_path):
     """The white that the second picture uncovers is the white of the first."""
     frames = []

@@ -14,7 +14,7 @@ from evolve.errors import import_extra
 FORMATS = (".mp4", ".gif")
 """The endings that a film's file name may have."""
 _STILL_TIME = 3.0  # seconds from the start of a film to the picture that represents it
-_COLOURS = 128  # of a GIF; all of its pictures share them
+_COLOURS = 255  # of a GIF; all of its pictures share them. With fewer, small parts lose their colour beside a gradient
 
 
 def library(name: str) -> Any:
