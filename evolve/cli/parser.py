@@ -155,7 +155,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--threads", dest=name, type=number_or_auto, metavar="N", help=words)
 
     def add_changes(self) -> None:
-        """Add the options --engine and --set, under which a champion plays; see `changes_of`."""
+        """Add the options --engine and --set, which change the settings of a champion; see `changes_of`."""
         self.add_argument("--engine", metavar="NAME", help="use another environment engine")
         what = "change a setting of the environment (env.key) or of the network (network.key)"
         self.add_argument("--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help=what)

@@ -51,7 +51,7 @@ def score(seconds: Sequence[float]) -> float:
 
 
 class StoredPart(BaseModel):
-    """Base of all parts of a file: immutable, without unknown fields. A number must be one that a contest can have."""
+    """Base of all parts of a file: immutable, without unknown fields. Numbers that no contest has are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
