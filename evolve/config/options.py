@@ -339,7 +339,7 @@ def explained(model: type[Model], validate: Callable[[Any], Model], table: Any, 
     try:
         return validate(table)
     except ValidationError as invalid:
-        error = _explain(model, invalid, at)
+        error = explain(model, invalid, at)
     except UnknownKeyError as unknown:  # from the registry that validates a section
         error = unknown
     # Advice is added here, because it may need other sections of the table, such as the name of the network.
@@ -348,8 +348,8 @@ def explained(model: type[Model], validate: Callable[[Any], Model], table: Any, 
     raise error
 
 
-def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> InputError:
-    """Return the first of Pydantic's errors as an InputError."""
+def explain(model: type[BaseModel], invalid: ValidationError, at: str = "") -> InputError:
+    """Return the first of Pydantic's errors as an InputError. at: The dotted path of the table."""
     first, *more = invalid.errors()
     path, known, _ = _walk(model, first["loc"])
     key = ".".join([at, *path] if at else path)
@@ -363,6 +363,8 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
         return InputError.plainly(key, f"{key}: {message}, got {first['input']!r}")
     # If the type is wrong, quotes distinguish the text "5" from the number 5.
     got = repr(first["input"]) if first["type"].endswith("_type") else first["input"]
+    if first["type"] == "missing":
+        got = "none"  # Pydantic's input is the whole table
     cure = ""
     if first["type"] == "float_type" and isinstance(first["input"], str):
         with suppress(ValueError):  # a text without a number

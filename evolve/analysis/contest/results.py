@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evolve.analysis import contest
+from evolve.config.options import explain
 from evolve.errors import InputError, pluralize
 from evolve.store import disk
 
@@ -294,9 +295,7 @@ def read(path: Path) -> ContestFile:
         # Strict models accept a list for a tuple only in JSON.
         found = ContestFile.model_validate_json(json.dumps(contents))
     except ValidationError as error:
-        wrong = error.errors()[0]
-        where = ".".join(str(part) for part in wrong["loc"])
-        raise InputError(str(path), f"a contest file ({where}: {wrong['msg']})", "another one") from None
+        raise InputError.plainly(str(path), f"{path}: {explain(ContestFile, error)}") from None
     legs = set(contest.LEGS_OF_VERSION[version])
     if found.size not in contest.SIZES or any(set(row.legs) != legs for row in found.rows):
         raise InputError(str(path), "a whole contest", "missing parts, or an unknown size")
