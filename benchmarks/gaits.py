@@ -191,7 +191,7 @@ def film(run: store.StoredRun, cells: list[tuple[int, ...]], path: Path) -> None
             fps = engine.fps / 2
         frames += frames[-1:] * (FILM_STEPS // 2 + 1 - len(frames))  # a fallen walker lies still
         films.append([labelled(frame, _contacts(run, cell)) for frame in frames])
-    film = Encoder(path, fps, lossless=False)
+    film = Encoder(path, fps)
     for pictures in zip(*films, strict=True):
         rows = [np.concatenate(pictures[n : n + 3], axis=1) for n in range(0, len(pictures), 3)]
         film.write(library("PIL.Image").fromarray(np.concatenate(rows)), 1)

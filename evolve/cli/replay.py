@@ -21,7 +21,7 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
 from evolve.store.disk import check_writable
 from evolve.training import Experiment, GenomeChoice, config_of, reload
-from evolve.verification import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
+from evolve.verification import Episode, champion_episodes, choose_episode, make_engine, play
 from evolve.verification.playing import environment_of, environment_seed
 
 
@@ -45,6 +45,7 @@ def _parser() -> Parser:
     add("--candidate", type=int, metavar="P", help=candidate)
     parser.add_front_and_archive()
     add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
+    # Not beside the others of the group: argparse would write all four in one line, which is too long for a terminal.
     for purpose in (Purpose.HELD_OUT, Purpose.VALIDATION):
         words = f"a {purpose.title} episode of the final champion"
         which.add_argument(f"--{purpose.title}", dest="purpose", action="store_const", const=purpose, help=words)
@@ -90,11 +91,6 @@ def _episodes(options: argparse.Namespace, run: store.Stored, experiment: Experi
     which = GenomeChoice(None, options.connections, options.member, options.cell)
     one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
     return [choose_episode(run, experiment, *one, which)]
-
-
-def interruptible(stop: StopFlag) -> EachStep:
-    """Return a callback for each step, which raises Stopped when the user has asked to stop."""
-    return lambda step, _returned: stop.check(f" in step {step}")
 
 
 def _unlogged(run: store.Stored, chosen: Episode) -> str:
@@ -143,11 +139,15 @@ def _compare(
 def _play_all(
     run: store.Stored, experiment: Experiment, episodes: list[Episode], mode: environments.Mode | None, stop: StopFlag
 ) -> Iterator[EpisodeResults]:
-    """Play episodes one after another, and yield their results."""
+    """Play episodes one after another, and yield their results. Raises Stopped when the user has asked to stop."""
+
+    def check(step: int, _return: float) -> None:
+        stop.check(f" in step {step}")
+
     with closing(make_engine(experiment, episodes[0], mode)) as engine:
         for chosen in episodes:
             stop.check(f" before {chosen.title}")
-            yield play(run, experiment, chosen, engine, interruptible(stop) if mode is not None else None)
+            yield play(run, experiment, chosen, engine, check if mode is not None else None)
 
 
 def _body(app: App, argv: list[str]) -> int:
@@ -167,8 +167,8 @@ def _body(app: App, argv: list[str]) -> int:
         engine = "in Gymnasium" if why_not else options.engine and f"{options.engine} engine"
         about = "".join(f", {words}" for words in (episodes[0].which.title, engine, changes.settings) if words)
         subjects = [video.Subject(run, shown, chosen, chosen.title, about) for chosen in episodes]
-        check, cut_after = interruptible(app.stop), options.seconds or math.inf
-        played = video.film_episodes(subjects, options.video, cut_after=cut_after, check=check)
+        cut_after = options.seconds or math.inf
+        played = video.film_episodes(subjects, options.video, cut_after=cut_after, check=app.stop.check)
     # The log has no episodes of a changed environment or network. With only another engine, the returns are compared.
     if not why_not and (changes.settings or "id" in changes.env):
         why_not = f"an episode{changes.describe(config_of(run).env)}"

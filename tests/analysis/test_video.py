@@ -168,7 +168,7 @@ def test_letters_outside_ascii_are_no_boxes():
 
 def test_one_thread_encodes_a_film(tmp_path):
     """With several threads equal pictures may become different bytes. The encoder writes its settings to the file."""
-    film = encoders.Encoder(tmp_path / "film.mp4", 25.0, lossless=False)
+    film = encoders.Encoder(tmp_path / "film.mp4", 25.0)
     film.write(Image.new("RGB", (64, 48)), 2)
     film.close()
     assert b" threads=1 " in (tmp_path / "film.mp4").read_bytes()
@@ -176,11 +176,13 @@ def test_one_thread_encodes_a_film(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists the threads of a process")
 def test_a_film_starts_no_thread(tmp_path):
-    before = set(os.listdir("/proc/self/task"))
-    film = encoders.Encoder(tmp_path / "film.mp4", 25.0, lossless=False)
-    film.write(Image.new("RGB", (640, 480)), 1)
-    assert set(os.listdir("/proc/self/task")) <= before
-    film.close()
+    before, during = set(os.listdir("/proc/self/task")), set()
+    for name in ("x.mp4", "x.gif"):
+        with open_film(tmp_path / name, 12.5, check=lambda _: during.update(os.listdir("/proc/self/task"))) as film:
+            for _ in range(3):
+                film.add(np.zeros((480, 640, 3), np.uint8), Label("x", "y", 0, 0.0))
+                during.update(os.listdir("/proc/self/task"))
+    assert during <= before
 
 
 def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
@@ -206,11 +208,12 @@ def of_many_colours():
 
 def shown_by_gif(frames, folder):
     """Return the pictures of a GIF, [N, H, W, 3]."""
-    film = encoders.Encoder(folder / "film.mp4", 12.5, lossless=True)
-    for frame in frames:
-        film.write(Image.fromarray(frame), times=1)
-    film.close()
-    encoders.convert_to_gif(folder / "film.mp4", folder / "film.gif")
+    with open(folder / "film.mkv", "w+b") as lossless:
+        film = encoders.Encoder(lossless, 12.5)
+        for frame in frames:
+            film.write(Image.fromarray(frame), times=1)
+        film.close()
+        encoders.convert_to_gif(lossless, folder / "film.gif", 12.5, None)
     return read_film(folder / "film.gif")[0].astype(int)
 
 

@@ -14,16 +14,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import ROOT, as_a_process
+from conftest import ROOT
 from films import read_film
 
 import evolve
 from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli import replay
-from evolve.cli.app import StopFlag
 from evolve.cli.parser import parser_of
-from evolve.cli.replay import interruptible
 from evolve.config import EnvOptions
 from evolve.errors import EpisodeError, InputError, Stopped
 from evolve.numerics.streams import Purpose
@@ -295,15 +293,22 @@ def test_an_environment_without_frames_is_refused(call, record, tmp_path):
     assert not list(tmp_path.glob("*.mp4"))
 
 
-def test_a_film_can_be_interrupted():
-    stop = StopFlag()
-    each_step = interruptible(stop)
-    with as_a_process():
-        stop.install()
-        each_step(0, 0.0)
+@pytest.mark.parametrize(
+    ("owner", "work", "words"),
+    [(video.Film, "add", "in step 1"), (video.Camera, "end", "while the GIF was written")],
+)
+def test_a_film_can_be_interrupted(call, record, tmp_path, monkeypatch, owner, work, words):
+    path = record("CartPole-v1", "--set", "env.max_episode_steps=1")
+    unchanged = getattr(owner, work)
+
+    def interrupt_and_work(self, *arguments):
         signal.raise_signal(signal.SIGINT)
-        with pytest.raises(Stopped, match="SIGINT in step 1"):
-            each_step(1, 0.0)
+        unchanged(self, *arguments)
+
+    monkeypatch.setattr(owner, work, interrupt_and_work)
+    done = call("replay", path, "--video", "x.gif", **HEADLESS)
+    assert (done.code, done.err) == (75, f"evolve.replay: stopped by SIGINT {words}\n")
+    assert not list(tmp_path.glob("*x.gif*"))
 
 
 @contextmanager

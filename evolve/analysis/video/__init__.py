@@ -6,7 +6,7 @@ pictures, and `encoders` writes them as MP4 or GIF. Only this package imports Py
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,13 +82,20 @@ class Film:
 
 
 @contextmanager
-def open_film(path: Path, fps: float, width: int | None = None, with_network: bool = False) -> Iterator[Film]:
+def open_film(
+    path: Path,
+    fps: float,
+    width: int | None = None,
+    with_network: bool = False,
+    check: Callable[[str], None] | None = None,
+) -> Iterator[Film]:
     """Yield a film that is written while it is made. The whole film replaces `path`; an error leaves `path` as it was.
 
     path: Its name ends with one of `FORMATS`.
     fps: Frames of the environment per second.
     width: The largest width, in pixels. A GIF has 640 by default.
-    with_network: Whether the film has room for a network beside the frames.
+    with_network: Whether the film has space for a network beside the frames.
+    check: Called with a few words about the current work; may raise an error to give up the film.
 
     Raises InputError if the file cannot be written, and RunError if the film has no picture.
     """
@@ -101,10 +108,9 @@ def open_film(path: Path, fps: float, width: int | None = None, with_network: bo
     with (
         disk.explain_write_errors(path),
         disk.atomic_write(path) as partial,
-        tempfile.TemporaryDirectory() as directory,
+        tempfile.TemporaryFile(dir=partial.parent) as lossless,  # of a GIF
     ):
-        written = Path(directory) / "film.mp4" if is_gif else partial
-        encoder = Encoder(written, pictures_per_second, lossless=is_gif)
+        encoder = Encoder(lossless if is_gif else partial, pictures_per_second)
         film = Film(encoder, pictures_per_second, frames_per_picture, width, with_network)
         try:
             yield film
@@ -117,7 +123,7 @@ def open_film(path: Path, fps: float, width: int | None = None, with_network: bo
             raise
         encoder.close()
         if is_gif:
-            convert_to_gif(written, partial)
+            convert_to_gif(lossless, partial, pictures_per_second, check)
 
 
 def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experiment, str]:
@@ -192,7 +198,7 @@ class Camera:
         network: Its network, if it is shown.
         every: k, if only every k-th step is filmed.
         cut_after: The seconds of film after which the episode is cut.
-        check: Called at each step; may raise an error to give up the film.
+        check: See `film_episodes`.
         title: The title on the title card, and the line about the result below the title.
     """
 
@@ -202,7 +208,7 @@ class Camera:
     network: DrawnNetwork | None
     every: int
     cut_after: float
-    check: EachStep | None
+    check: Callable[[str], None] | None
     title: tuple[str, str]
 
     def __post_init__(self) -> None:
@@ -212,7 +218,7 @@ class Camera:
     def __call__(self, step: int, return_so_far: float) -> None:
         """Film a step."""
         if self.check is not None:
-            self.check(step, return_so_far)
+            self.check(f" in step {step}")
         seen = self.recorder.running[0].observations
         newest = seen[-1]
         seen.clear()  # older image observations would fill the memory
@@ -259,7 +265,7 @@ def film_episodes(
     width: int | None = None,
     condense_to: float = math.inf,
     cut_after: float = math.inf,
-    check: EachStep | None = None,
+    check: Callable[[str], None] | None = None,
 ) -> list[EpisodeResults]:
     """Film episodes one after another, each with a title card; return their results.
 
@@ -269,7 +275,8 @@ def film_episodes(
     width: The largest width, in pixels.
     condense_to: The longest film of an episode, in seconds. Of a longer episode, only every k-th step is shown.
     cut_after: The seconds of film after which an episode is cut.
-    check: Called at each step; may raise an error to give up the film.
+    check: Called at each step and picture with a few words about the current work, such as " in step 7"; may raise an
+        error to give up the film.
 
     Raises InputError if the environment cannot be drawn or the film cannot be written. Raises EpisodeError if an
     episode fails, but did not fail in the log.
@@ -277,12 +284,14 @@ def film_episodes(
     networks = [subject.network() for subject in subjects]
     first = subjects[0]
     found = []
+    # Without `check` the first play has no callback, so `env.max_episode_seconds` limits its time.
+    each_step = None if check is None else lambda step, _return: check(f" in step {step}")
     with closing(verification.make_engine(first.experiment, first.chosen, "rgb_array")) as engine:
         recorder = Recorder(engine, 1, observations=True)
-        with open_film(path, engine.fps, width, any(networks)) as film:
+        with open_film(path, engine.fps, width, any(networks), check) as film:
             for subject, network in zip(subjects, networks, strict=True):
                 # Only `recorder` keeps observations, so the first play, without the camera, needs no memory for them.
-                unfilmed = subject.play(engine, check)
+                unfilmed = subject.play(engine, each_step)
                 # `condense_to` seconds of film show condense_to · fps steps. A longer episode shows every k-th step.
                 every = max(1, math.ceil(int(unfilmed.lengths[0]) / (condense_to * engine.fps)))
                 title = subject.title(engine.id, unfilmed)

@@ -4,10 +4,11 @@ import io
 import itertools
 import math
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from evolve.errors import import_extra
 
@@ -26,18 +27,22 @@ class Encoder:
     """Writes a film as H.264. Pictures are RGB images of Pillow, all of one size.
 
     Args:
-        path: The file, an MP4.
+        file: The path of an MP4 that every browser plays, or an open binary file for a film with exact colours, which
+            `convert_to_gif` reads.
         fps: Pictures per second.
-        lossless: Whether to keep the exact colours, for `convert_to_gif`. By default the film has the pixel format that
-            every browser plays.
     """
 
-    def __init__(self, path: Path, fps: float, lossless: bool) -> None:
+    def __init__(self, file: Path | BinaryIO, fps: float) -> None:
         av = library("av")
-        # With "faststart" the index is at the start of the file, so a browser can play the film while it loads.
-        self._film = av.open(str(path), "w", format="mp4", options={"movflags": "faststart"})
-        codec, options = ("libx264rgb", {"qp": "0", "preset": "ultrafast"}) if lossless else ("libx264", {})
-        self._stream = self._film.add_stream(codec, rate=Fraction(fps).limit_denominator(1000), options=options)
+        lossless = not isinstance(file, Path)
+        if lossless:
+            self._film = av.open(file, "w", format="matroska")
+            codec, options = "libx264rgb", {"qp": "0", "preset": "ultrafast"}
+        else:
+            # With "faststart" the index is at the start of the file, so a browser can play the film while it loads.
+            self._film = av.open(str(file), "w", format="mp4", options={"movflags": "faststart"})
+            codec, options = "libx264", {}
+        self._stream = self._film.add_stream(codec, rate=_rate(fps), options=options)
         self._stream.pix_fmt = "rgb24" if lossless else "yuv420p"
         self._stream.thread_count = 1  # with several threads x264 may encode equal pictures to different bytes
         self._frame = av.VideoFrame.from_image
@@ -62,30 +67,68 @@ class Encoder:
             self._film.mux(self._stream.encode())
 
 
-def convert_to_gif(film: Path, path: Path) -> None:
+def convert_to_gif(film: BinaryIO, path: Path, fps: float, check: Callable[[str], None] | None) -> None:
     """Convert a film to a GIF in an endless loop.
 
     The film is read twice. The first time gives the colours of the whole GIF, so equal areas stay equal from picture to
     picture. The GIF has only the pixels that change, and is thus small.
+
+    film: A file that an `Encoder` has written.
+    check: Called at each picture with a few words about the current work; may raise an error to give up the GIF.
     """
-    av = library("av")
-    graph = av.filter.Graph()
-    first, second = (graph.add("movie", filename=str(film)) for _ in range(2))
-    colours = graph.add("palettegen", max_colors=str(_COLOURS))
-    coloured = graph.add("paletteuse", dither="none")
-    first.link_to(colours)
-    second.link_to(coloured, 0, 0)
-    colours.link_to(coloured, 0, 1)
-    coloured.link_to(graph.add("buffersink"))
-    graph.configure()
-    with av.open(str(film)) as source, av.open(str(path), "w", format="gif") as gif:
-        (size,) = source.streams.video
-        stream = gif.add_stream("gif", rate=size.average_rate)
-        stream.pix_fmt, stream.width, stream.height = "pal8", size.width, size.height
-        with suppress(EOFError):  # the filters raise it after the last picture
-            while True:
-                gif.mux(stream.encode(graph.pull()))
+    palette = _palette(_read(film, check))
+    pictures = _read(film, check)
+    first = next(pictures)
+    graph = _filters("paletteuse", [first, palette], dither="none")
+    graph.push(palette, at=1)
+    graph.push(None, at=1)  # the palette has no second picture
+    with library("av").open(str(path), "w", format="gif") as gif:
+        stream = gif.add_stream("gif", rate=_rate(fps))
+        stream.pix_fmt, stream.width, stream.height, stream.thread_count = "pal8", first.width, first.height, 1
+        for picture in itertools.chain([first], pictures, [None]):  # None ends the film
+            graph.push(picture, at=0)
+            with suppress(BlockingIOError, EOFError):  # the filter needs the next picture, or has had the last one
+                while True:
+                    gif.mux(stream.encode(graph.pull()))
         gif.mux(stream.encode())
+
+
+def _palette(pictures: Iterator[Any]) -> Any:
+    """Return a picture of 16 × 16 pixels with the colours that suit all pictures best."""
+    first = next(pictures)
+    graph = _filters("palettegen", [first], max_colors=str(_COLOURS))
+    for picture in itertools.chain([first], pictures, [None]):
+        graph.push(picture)
+    return graph.pull()
+
+
+def _filters(name: str, inputs: list[Any], **options: str) -> Any:
+    """Return a graph with one filter of FFmpeg, which has an input for pictures like each of `inputs`."""
+    graph = library("av").filter.Graph()
+    graph.threads = 1  # as in `Encoder`
+    chosen = graph.add(name, **options)
+    for number, like in enumerate(inputs):
+        source = graph.add_buffer(width=like.width, height=like.height, format=like.format, time_base=like.time_base)
+        source.link_to(chosen, 0, number)
+    chosen.link_to(graph.add("buffersink"))
+    graph.configure()
+    return graph
+
+
+def _read(film: BinaryIO, check: Callable[[str], None] | None) -> Iterator[Any]:
+    """Yield the pictures of a film from its start."""
+    film.seek(0)
+    with library("av").open(film) as source:
+        (stream,) = source.streams.video
+        stream.thread_count = 1  # as in `Encoder`
+        for picture in source.decode(stream):
+            if check is not None:
+                check(" while the GIF was written")
+            yield picture
+
+
+def _rate(fps: float) -> Fraction:
+    return Fraction(fps).limit_denominator(1000)
 
 
 def check_library() -> None:
