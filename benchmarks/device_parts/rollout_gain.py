@@ -40,10 +40,10 @@ def _row(experiment: Experiment, seconds: float, budget: Budget) -> Row:
     if budget.left < 0:
         return row | parted(dict.fromkeys(("host", "gpu", "most", "gain"), "it would take too long"))
     host = rollout_speed(experiment, host_backend("auto"), seconds)
-    row |= {"host": host.steps_per_second, "environment_ns": host.environment * 1e9,
-            "network_ns": (host.step - host.environment) * 1e9}  # fmt: skip
+    row |= {"host": host.steps_per_second, "environment_ns": host.environment_seconds * 1e9,
+            "network_ns": (host.step_seconds - host.environment_seconds) * 1e9}  # fmt: skip
     # A device plays exact tasks itself, so their environments bound no gain.
-    row["most"] = None if env.engine == "exact" else host.step / host.environment
+    row["most"] = None if env.engine == "exact" else host.step_seconds / host.environment_seconds
     try:
         missing = why_no_device()
         gpu: Any = missing or rollout_speed(experiment, "cupy", seconds).steps_per_second

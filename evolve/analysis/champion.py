@@ -76,7 +76,7 @@ def chosen_champion(run: Stored, experiment: training.Experiment, which: trainin
     Raises InputError if there is no such genome.
     """
     check_which(run, which)
-    if which.is_champion or which.generation is not None:
+    if which.is_final_champion or which.generation is not None:
         return champion_of(run, which.generation)
     genome, _ = training.chosen_genome(experiment, run, which)
     return Champion(genome, None, which.title)

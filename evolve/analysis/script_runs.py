@@ -29,10 +29,10 @@ from evolve.training.experiment import PlannedRun
 from evolve.training.manifest import module_digests
 from evolve.training.plan import preview, work_of
 from evolve.training.resume import (
-    after_failure,
     check_and_create_runs,
+    cures_of_failure,
     generations_on_disk,
-    is_over,
+    is_finished,
     open_run,
     replace_run,
 )
@@ -134,7 +134,7 @@ def evolve_here(
         # The check plays an episode of a run that is resumed, and a stop may end this episode.
         check = partial(spot_check, stop_reason=ranks.stop_reason)
         check_and_create_runs([plan], options.resume, ranks.transport, check, options.overwrite)
-        if not replaced and is_over(plan):
+        if not replaced and is_finished(plan):
             return
         with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan, ranks.transport)) as file:
             # After each generation that it receives, a script may end, or read the file. So the file must hold this
@@ -157,7 +157,7 @@ def evolve_here(
     except EpisodeError as error:
         if file is None:
             raise
-        cures = "".join(map(str, after_failure(file, error)))
+        cures = "".join(map(str, cures_of_failure(file, error)))
         raise EpisodeError(error.which, f"{error.message}{cures}", error.key) from error
 
 

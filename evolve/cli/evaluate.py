@@ -83,7 +83,7 @@ def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeC
     """
     if not isinstance(run, store.StoredRun):
         return ""
-    if changes or not which.is_champion:
+    if changes or not which.is_final_champion:
         return ": not stored in the run file"
     if is_protected(run.path):
         return ": not stored in the run file, because it is read-only"
@@ -120,7 +120,7 @@ def _as_json(
     about = {
         "file": str(run.path),
         "generation": run.num_generations - 1 if options.generation is None else options.generation,
-        **which_of(options).given,
+        **which_of(options).criteria,
         "env": config.env.model_dump(mode="json", exclude_none=True),
         "network": config.network.table(),
     }

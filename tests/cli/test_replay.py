@@ -25,7 +25,7 @@ from evolve.cli.parser import parser_of
 from evolve.config import EnvOptions
 from evolve.errors import EpisodeError, InputError, Stopped
 from evolve.numerics.streams import Purpose
-from evolve.training.resume import replay_line
+from evolve.training.resume import replay_command
 from evolve.verification import play
 
 SHORT = ("--set", "env.max_episode_steps=10")
@@ -338,7 +338,7 @@ def test_a_disk_that_is_full_is_reported_plainly(call, record, tmp_path, name):
     ],
 )
 def test_a_failed_episode_is_played_alone_by_a_command(key, words):
-    line = replay_line(Path("my runs/seed-0.h5"), EpisodeError("it", "failed", tuple(map(int, key))))
+    line = replay_command(Path("my runs/seed-0.h5"), EpisodeError("it", "failed", tuple(map(int, key))))
     assert line == f"python -m evolve.replay 'my runs/seed-0.h5' {words}"
     parser_of("replay").parse_args(shlex.split(line)[3:])
 

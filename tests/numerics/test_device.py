@@ -15,7 +15,7 @@ from evolve.numerics import backend, cupy_device, host_backend
 from evolve.rollouts.device_play import in_whole_blocks
 from evolve.training import prepare
 from evolve.training.experiment import load_config
-from evolve.training.rollouts import choose_backend, fitted, rollout_of
+from evolve.training.rollouts import choose_backend, rollout_of, with_fitting_slots
 
 TABLE = {"env": {"id": "CartPole-v1"}, "network": {"name": "hebbian-dag"}, "compute": {"backend": "cupy"}}
 
@@ -93,13 +93,13 @@ def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch
         r"compute.slots: expected at most [\d,]+ slots, which fit into the [\d,]+ free bytes of an emulated device"
     )
     with pytest.raises(InputError, match=expected) as caught:
-        fitted(experiment)
+        with_fitting_slots(experiment)
     fitting = int(str(caught.value).split("at most ")[1].split()[0].replace(",", ""))
     assert 64 <= fitting < 4096
-    fitted(with_slots(fitting))
+    with_fitting_slots(with_slots(fitting))
     rollout_of(with_slots(fitting).config)
     with pytest.raises(InputError, match=r"compute\.slots"):
-        fitted(with_slots(fitting + 64))
+        with_fitting_slots(with_slots(fitting + 64))
     rollout_of(with_slots(4096).config)  # by a rank whose device has less memory than that of rank 0
     monkeypatch.setattr(emulated_device, "capacity", 2**14)
     with pytest.raises(InputError, match=r"compute\.slots"):

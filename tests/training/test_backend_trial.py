@@ -25,21 +25,21 @@ def experiment(**compute):
 
 def test_a_trial_names_its_choice_and_the_reason():
     pays = BackendTrial("native", "NVIDIA H200", 1e5, 2.5e5)
-    assert pays.pays
+    assert pays.prefers_device
     assert str(pays).startswith("backend cupy: ")
     for said in ("NVIDIA H200", "2.50 ×", "250,000", "100,000"):
         assert said in str(pays)
     does_not = BackendTrial("native", "NVIDIA H200", 1e5, 1.2e5)
-    assert not does_not.pays
+    assert not does_not.prefers_device
     assert str(does_not).startswith("backend native: ")
     assert "1.20 ×" in str(does_not)
 
 
 @pytest.mark.parametrize(("speeds", "taken"), [((1.0, 1.31), "cupy"), ((1.0, 1.29), host_backend("auto"))])
 def test_the_faster_back_end_is_taken(emulated_device, monkeypatch, speeds, taken):
-    measured = iter(RolloutSpeed(step=1 / speed, environment=0.0) for speed in speeds)
+    measured = iter(RolloutSpeed(step_seconds=1 / speed, environment_seconds=0.0) for speed in speeds)
     monkeypatch.setattr(rollouts, "rollout_speed", lambda *_: next(measured))
-    monkeypatch.setattr(rollouts, "fitted", lambda same: same)
+    monkeypatch.setattr(rollouts, "with_fitting_slots", lambda same: same)
     chosen, trial = choose_backend(experiment())
     assert trial is not None
     assert chosen.backend == taken
@@ -70,7 +70,7 @@ def test_a_trial_of_whole_episodes_counts_all_of_their_steps(emulated_device, qu
     speed = rollouts.rollout_speed(there, "cupy", 0.01)
     steps = sum(made for made, _ in played[rollouts.WARM_UP :])
     assert steps >= 5 * 4  # of one half at least
-    assert speed.environment == pytest.approx(played[-1][1] / steps)
+    assert speed.environment_seconds == pytest.approx(played[-1][1] / steps)
 
 
 def test_a_device_without_memory_for_the_slots_is_not_taken(emulated_device, quick, monkeypatch):
