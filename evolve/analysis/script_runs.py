@@ -140,7 +140,7 @@ def evolve_here(
             # After each generation that it receives, a script may end, or read the file. So the file must hold this
             # generation. With workers, another process may be the reader.
             if options.sees_each:
-                file.serve_script(elsewhere=bool(coordinator.workers))
+                file.serve_script(seen_elsewhere=bool(coordinator.workers))
             with open_reporter(plan, file.num_generations, file.steps) as reporter:
                 reporter.validations = file.validations  # the loop adds each new validation
                 coordinator.progress = reporter.update

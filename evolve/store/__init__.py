@@ -7,19 +7,23 @@ file that it opened. A flush that fails leaves the old file. Once `RunFile.flush
 disk, and never lost again. (HDF5's own mode for such writers, SWMR, leaves files that plain h5py refuses.)
 
 **The interval.** A kill loses at most the work of one interval between two flushes. If a flush takes t seconds, the
-interval is usually 200 t, so flushes cost half a percent of a run. A longer interval than two seconds is shortened to
-two seconds, but not below 20 t. So flushes of a large file cost up to 5 %. A run that stops in an orderly way flushes
-first. A Python script that sees each generation may end or read the file at any time. So the interval is then 20 t, and
-pending generations are flushed before the script's process reads the file or ends (`RunFile.serve_script`). If several
-processes, for example ranks, see the generations, each generation is flushed before they see it, as long as a flush
-takes less than 50 ms.
+interval is 200 t, at most two seconds, and at least 20 t. So flushes cost half a percent of a run, and up to 5 % if the
+file is large. A run that stops in an orderly way flushes first.
+
+**Scripts.** A Python script that sees each generation may end or read the file at any time. So the interval is then
+20 t, and pending generations are flushed before the script's process reads the file or ends (`RunFile.serve_script`).
+If several processes, for example ranks, see the generations, each generation is flushed before they see it, as long as
+a flush takes at most 50 ms.
 
 **One writer.** A writer holds a lock (`flock`) on `.seed-S.h5.lock`, so a second run on the same file is refused. The
-kernel releases the lock when the process ends in any way. On a file system without locks nothing is refused.
+kernel releases the lock when the process ends in any way. On a file system without locks a second run is not refused.
 
 **Nothing is executed.** The reader takes only the arrays and texts that the schema names, and first checks their types,
 shapes and stored sizes. It reads no pickles, objects, links or compressed data. It needs no more memory than the size
 of the file.
+
+The modules in reading order: `schema` declares the contents of a file, `disk` has locks and atomic writes, `writing`
+and `reading` write and read run files, and `champion_file` writes and reads files of single champions.
 """
 
 from typing import TYPE_CHECKING

@@ -62,8 +62,8 @@ def check_begun(consequence: str, *runs: Stored) -> None:
 
 
 def write_champion(champion: StoredChampion) -> None:
-    """Write a champion file; an existing one is replaced. Raises InputError if it cannot be written."""
-    # Python writes the file, because HDF5's own messages about a full disk are long.
+    """Write a champion file, or replace it. Raises InputError if it cannot be written."""
+    # HDF5 writes to memory, and Python writes the file, because HDF5's messages about a full disk are long.
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
         file.attrs.update(champion.header.attributes(), champion_schema=CHAMPION_SCHEMA, digest=champion.digest,
@@ -87,16 +87,16 @@ def read_champion(path: Path) -> StoredChampion:
             cure = "Read it with another version of evolve."
             raise InputError(str(path), f"a champion file of schema {CHAMPION_SCHEMA}", f"schema {schema}", cure)
         held_out = reader.held_out()
-        # There is no other genome to compare with, so this refuses only empty arrays.
+        # The second argument is the size of the only genome in this file, so this refuses only empty arrays.
         check_held_out(held_out, len(held_out.weights))
         digest = reader.text("digest")
         if len(bytes.fromhex(digest)) != 32:
             raise ValueError("digest: not 64 hexadecimal characters")
         normalizer = reader.columns(_NORMALIZER).get("normalizer")
-        counts = reader.integer("num_generations"), reader.integer("steps")
-        seconds = reader.real("seconds")
-        seen = reader.integer("num_observations") if reader.has("num_observations") else None
-        return StoredChampion(path, reader.header(), held_out, normalizer, digest, *counts, seconds, seen)
+        num_observations = reader.integer("num_observations") if reader.has("num_observations") else None
+        return StoredChampion(path, reader.header(), held_out, normalizer, digest,
+                              num_generations=reader.integer("num_generations"), steps=reader.integer("steps"),
+                              seconds=reader.real("seconds"), num_observations=num_observations)  # fmt: skip
 
 
 def read_any(path: Path) -> Stored:

@@ -29,11 +29,11 @@ class DeferredErrorFile(io.FileIO):
 
     def write(self, data: Any) -> int:
         """Write all data."""
-        rest = memoryview(data)
+        unwritten = memoryview(data)
         try:
             # The system may write only a part of the data.
-            while rest and self.error is None:
-                rest = rest[super().write(rest) :]
+            while unwritten and self.error is None:
+                unwritten = unwritten[super().write(unwritten) :]
         except OSError as error:
             self.error = error
         return len(data)
@@ -47,8 +47,8 @@ class DeferredErrorFile(io.FileIO):
             return size or 0
 
 
-def sync(path: Path) -> None:
-    """Write the entries of a directory to the disk. Some file systems of shared folders cannot; then do nothing."""
+def sync_directory(path: Path) -> None:
+    """Write the entries of a directory to the disk, for example after a renaming. Do nothing if the system cannot."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -64,23 +64,23 @@ def atomic_write(path: Path, is_locked: bool = False) -> Iterator[Path]:
     """Yield the path of a partial file. It replaces `path` when the block ends without an error.
 
     No process ever sees half a file: if the block fails, the partial file is removed, and `path` stays as it was. The
-    partial file lies beside `path` and has its suffix, because libraries choose the format by the suffix. If `path` is
-    a symbolic link, it stays one, and its target is replaced. The permissions and the group stay, too. A read-only file
-    is refused.
+    partial file is in the same directory as `path` and has its suffix, because libraries choose the format by the
+    suffix. If `path` is a symbolic link, its target is replaced. The permissions and the group of the file stay the
+    same. Raises PermissionError for a read-only file.
 
     is_locked: Whether this process holds the `Lock` of the file. Then the partial file has the same name in every
         process, and replaces the partial file of a killed process. Otherwise the name has the number of the process,
         because two commands may write one output at a time.
     """
-    _check_protected(path)
+    _check_not_protected(path)
     path = without_links(path)
-    partial = _partial(path, "" if is_locked else f".{os.getpid()}")
+    partial = _partial_path(path, "" if is_locked else f".{os.getpid()}")
     # A folder from a stranger may have a symbolic link of this name, which would lead to another file of the user.
     partial.unlink(missing_ok=True)
     try:
         yield partial
         _copy_permissions(path, partial)
-        # Nothing is synced here: a writer whose file must survive a crash of the machine syncs the partial file.
+        # Nothing is synced here. If the file must survive a crash of the machine, the block syncs the partial file.
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -90,13 +90,14 @@ def _copy_permissions(old: Path, new: Path) -> None:
     """Give a new file the permissions and the group of the file that it will replace; for root, also the owner."""
     # There may be no old file, and some shared folders refuse to set permissions.
     with contextlib.suppress(OSError):
-        kept, made = old.stat(), new.stat()
-        mode = stat.S_IMODE(kept.st_mode)
-        if (kept.st_uid, kept.st_gid) != (made.st_uid, made.st_gid):
+        before, after = old.stat(), new.stat()
+        mode = stat.S_IMODE(before.st_mode)
+        if (before.st_uid, before.st_gid) != (after.st_uid, after.st_gid):
             try:
-                os.chown(new, kept.st_uid if os.geteuid() == 0 else -1, kept.st_gid)
-            except OSError:  # this user is no member of the group, and another group must not get its permissions
-                if kept.st_gid != made.st_gid:
+                os.chown(new, before.st_uid if os.geteuid() == 0 else -1, before.st_gid)
+            except OSError:  # this user is no member of the old group
+                if before.st_gid != after.st_gid:
+                    # The new group keeps only the permissions (0o070) that all other users (0o007) have, too.
                     mode &= 0o7707 | (mode & 0o007) << 3
         new.chmod(mode)
 
@@ -104,7 +105,7 @@ def _copy_permissions(old: Path, new: Path) -> None:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Delay the KeyboardInterrupt of Ctrl-C until the block has ended."""
-    # Only the main thread gets KeyboardInterrupt. Another handler than Python's own stays.
+    # Only the main thread gets KeyboardInterrupt. A handler that the user's program has set is not replaced.
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -131,16 +132,17 @@ def is_protected(path: Path) -> bool:
     The system lets a process replace a read-only file in a directory that it may write. But the owner wants to keep the
     file. DVC and git-annex, for example, name such files by their content, so the content must never change.
     """
-    return path.exists() and not path.stat().st_mode & 0o222
+    return path.exists() and not path.stat().st_mode & 0o222  # the permissions of all users to write
 
 
-def _check_protected(path: Path) -> None:
+def _check_not_protected(path: Path) -> None:
     if is_protected(path):
         raise PermissionError(errno.EACCES, "a read-only file", str(path))
 
 
-def _partial(path: Path, owner: str) -> Path:
-    return path.with_name(f".{path.name}{owner}.partial{path.suffix}")
+def _partial_path(path: Path, process: str) -> Path:
+    """Return the path of a partial file. process: the end of its name for one process, such as ".123"."""
+    return path.with_name(f".{path.name}{process}.partial{path.suffix}")
 
 
 @contextmanager
@@ -149,7 +151,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _unwritable(path, _why(path, error)) from None
+        raise _unwritable(path, _why_unwritable(path, error)) from None
 
 
 def write_output(path: Path, content: bytes) -> None:
@@ -163,16 +165,16 @@ def write_output(path: Path, content: bytes) -> None:
 def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
     """Raise InputError unless a file can be written at `path`. An existing file stays as it is.
 
-    suffixes: The suffixes of which the name must have one; empty for any name.
+    suffixes: The allowed suffixes of the name; empty if any is allowed.
     """
     if suffixes and path.suffix not in suffixes:
         raise _unwritable(path, f"the name has to end with {' or '.join(suffixes)}")
     with explain_write_errors(path):
         if path.is_dir():
             raise IsADirectoryError
-        _check_protected(path)
-        partial = _partial(without_links(path), f".{os.getpid()}")
-        partial.unlink(missing_ok=True)  # as in `atomic_write`
+        _check_not_protected(path)
+        partial = _partial_path(without_links(path), f".{os.getpid()}")
+        partial.unlink(missing_ok=True)  # a symbolic link of this name must not be followed, see `atomic_write`
         partial.open("xb").close()
         partial.unlink()
 
@@ -181,7 +183,7 @@ def _unwritable(path: Path, why: str) -> InputError:
     return InputError.plainly(str(path), f"{path} cannot be written: {why}. Choose another name or directory.")
 
 
-def _why(path: Path, error: OSError) -> str:
+def _why_unwritable(path: Path, error: OSError) -> str:
     if isinstance(error, IsADirectoryError):
         return "it is a directory"
     if isinstance(error, FileNotFoundError):
@@ -191,7 +193,7 @@ def _why(path: Path, error: OSError) -> str:
 
 
 def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
-    """Return the error for a directory that cannot be written, also if the path is a file or a link to nothing."""
+    """Return the error for a path that is no writable directory; it may be a file or a link to nothing."""
     why: object = getattr(error, "strerror", None) or error
     if isinstance(error, FileExistsError):
         why = "it is a link to nothing" if path.is_symlink() and not path.exists() else "it is a file"
@@ -199,7 +201,7 @@ def unwritable_directory(path: Path, error: BaseException | None) -> InputError:
 
 
 def check_can_begin(path: Path) -> None:
-    """Raise InputError unless the directory of a run file can be written, or created. Writes nothing."""
+    """Raise InputError unless the directory of a run file can be written or created. Nothing is written."""
     # `exists` is False for a link to nothing, but `mkdir` cannot create a directory there.
     nearest = next(parent for parent in path.absolute().parents if exists(parent) or parent.is_symlink())
     if not nearest.is_dir():
@@ -229,17 +231,17 @@ def why_missing(path: Path) -> str:
 
 def check_unlocked(path: Path) -> None:
     """Raise InputError if this process or another one is writing a run file. Nothing is written."""
-    # Without a lock file no process is writing. A lock file that this user may not open is ignored.
+    # If there is no lock file, no process is writing. A lock file that this user may not open is ignored.
     with contextlib.suppress(OSError):
-        descriptor = _open_lock(_lock_of(path), os.O_RDWR)
-        # A lock that is taken here ends with its descriptor.
+        descriptor = _open_lock(_lock_path(path), os.O_RDWR)
         try:
             _lock(path, descriptor)
         finally:
-            os.close(descriptor)
+            os.close(descriptor)  # this also releases the lock
 
 
-def _lock_of(path: Path) -> Path:
+def _lock_path(path: Path) -> Path:
+    """Return the path of the lock file of a run file."""
     path = without_links(path)  # several links to a file share one lock
     return path.with_name(f".{path.name}.lock")
 
@@ -251,10 +253,10 @@ def _open_lock(lock: Path, flags: int) -> int:
         raise OSError(errno.ELOOP, f"the lock file {lock.name} is a symbolic link: remove it")
     flags |= os.O_NOFOLLOW
     try:
-        return os.open(lock, flags, 0o666)  # less the umask
+        return os.open(lock, flags, 0o666)  # the system removes the permissions of the umask
     except PermissionError:
-        # A killed process of another user may have left it. It can be locked if it can be read, but that is of no use
-        # in a directory that this user cannot write.
+        # A killed process of another user may have left the file. A file that can be read can be locked. But a writer
+        # must also be able to write the directory.
         if flags & os.O_CREAT and not os.access(lock.parent, os.W_OK):
             raise
         with contextlib.suppress(OSError):
@@ -277,7 +279,7 @@ def _lock(path: Path, descriptor: int) -> bool:
         raise _locked_error(path, descriptor) from None
     except OSError as error:
         if error.errno == errno.EBADF:  # NFS locks no file that is only open for reading
-            raise PermissionError(errno.EACCES, "a lock file of another user", str(_lock_of(path))) from None
+            raise PermissionError(errno.EACCES, "a lock file of another user", str(_lock_path(path))) from None
         if error.errno not in NO_LOCKS:
             raise
         return False
@@ -289,11 +291,11 @@ def _locked_error(path: Path, descriptor: int) -> InputError:
     # `Lock` has written the name of the process into the lock file.
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another "
-    number = re.fullmatch(rf"process (\d+) on {re.escape(socket.gethostname())}", holder)
-    # A process of another user could lock a file that a killed process has left, but not write its own name into it.
-    if number is not None and not process_exists(int(number[1])):
+    match = re.fullmatch(rf"process (\d+) on {re.escape(socket.gethostname())}", holder)
+    # The name may be old: a process of another user can lock a file that a killed process has left, but not write it.
+    if match is not None and not process_exists(int(match[1])):
         holder = "another process"
-    elif number is not None and _has_started(int(number[1])):
+    elif match is not None and _has_started(int(match[1])):
         open_iterator = "close the iterator of evolve.iterate, or wait for its thread"
         cure = f"This script has started that run: {open_iterator}, or choose another "
     got = f"{path}, which {holder} is writing"
@@ -305,16 +307,14 @@ def process_exists(pid: int) -> bool:
     """Return whether a process of this number exists on this host."""
     try:
         os.kill(pid, 0)  # sends no signal
-    except ProcessLookupError:
-        return False
-    except OSError:  # a process of another user
-        pass
+    except OSError as error:
+        return error.errno != errno.ESRCH  # another error means a process of another user
     return True
 
 
 def _has_started(pid: int) -> bool:
     """Return whether a process is this one, or one that this process has started, directly or through others."""
-    # An iterator with workers starts mpirun, which starts rank 0.
+    # An iterator with workers starts mpirun, which starts rank 0. So go from parent to parent.
     while pid > 1:
         if pid == os.getpid():
             return True
@@ -327,7 +327,7 @@ def _has_started(pid: int) -> bool:
 
 
 _HELD: dict[int, "Lock"] = {}
-"""The locks that this process holds, by their descriptors."""
+"""The locks that this process holds, by the descriptors of their open lock files."""
 flush_of: dict[Path, Callable[[], None]] = {}
 """For each run file that this process writes for a script, the function that flushes it."""
 
@@ -345,7 +345,7 @@ def _close_in_fork() -> None:
     flush_of.clear()
     # A fork shares the lock of its parent, and the lock lasts until both have closed the file.
     while _HELD:
-        os.close(_HELD.popitem()[0])
+        os.close(_HELD.popitem()[0])  # the key, a descriptor
 
 
 os.register_at_fork(after_in_child=_close_in_fork)
@@ -358,15 +358,15 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
-        _check_protected(path)
-        self._path = _lock_of(path)
-        self._descriptor = -1
+        _check_not_protected(path)
+        self._path = _lock_path(path)
+        self._descriptor = -1  # of the open lock file
         self._thread = threading.get_ident()
         # If Ctrl-C raises KeyboardInterrupt, no caller gets this lock, so release it here.
         with on_error(self.release), uninterrupted():
             while not self._take(path):  # the last owner removed the lock file after this process had opened it
                 os.close(self._descriptor)
-            # On a full disk, or in the file of another user, the lock holds without the name of its owner.
+            # On a full disk, or in the file of another user, the lock is valid without the name of its owner.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, 0)  # a killed process leaves its name behind
                 os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
@@ -389,14 +389,14 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Let other processes write."""
+        """Release the lock, and remove its file. Do nothing if this process does not hold the lock."""
         with uninterrupted():
-            # Released before, or never held; another lock may have got the descriptor. Or this is a fork of the process
-            # that holds the lock.
+            # The lock was released before, or was never taken, or this process is a fork of its owner. Another lock may
+            # have got the descriptor.
             if _HELD.get(self._descriptor) is not self:
                 return
             with contextlib.suppress(OSError):
-                # If this lock file was removed, another process may have put its own there. Remove the file before the
+                # If this lock file was removed, another process may have made a new one. Remove the file before the
                 # lock is released: afterwards another process could have locked it.
                 if self._is_in_place():
                     self._path.unlink()
@@ -406,14 +406,14 @@ class Lock:
 
     def is_of(self, path: Path, thread: int) -> bool:
         """Return whether this is the lock of a run file, taken by a thread (`threading.get_ident`)."""
-        return self._path == _lock_of(path) and self._thread == thread
+        return self._path == _lock_path(path) and self._thread == thread
 
 
 class LocksReleased:
-    """Releases the locks of a run file that a `with` block has taken and not released.
+    """A context manager that releases the locks of a run file that its block has taken and not released.
 
-    Ctrl-C may raise KeyboardInterrupt between the call that opens a file and the `with` that would close it. This is a
-    class, because the manager of a `contextmanager` sets attributes of exceptions, which some exceptions refuse.
+    Ctrl-C may raise KeyboardInterrupt between the call that opens a file and the `with` that would close it. This is
+    not a `contextmanager` function, because such a function sets attributes of exceptions, and some refuse attributes.
     """
 
     def __init__(self, path: Path) -> None:

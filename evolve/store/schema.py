@@ -1,6 +1,7 @@
-"""Declares the columns of a run file. A field of a record declares the column in which it is stored.
+"""Declares the contents of a run file, and the records that are written to it and read from it.
 
-The shape, the unit and the meaning of a column are attributes of its dataset in the file. docs/run-file.md lists them.
+A field of a record, such as `Record.returns`, declares the column in which it is stored. The shape, the unit and the
+meaning of a column are attributes of its dataset in the file. docs/run-file.md lists all columns.
 """
 
 import hashlib
@@ -42,15 +43,15 @@ LETTERS = {
 
 @dataclass(frozen=True)
 class Column:
-    """The place, the type and the meaning of an array in the file.
+    """The declaration of a dataset in the file.
 
     Attributes:
         path: The path of the dataset.
-        symbols: The shape, in `LETTERS` and numbers.
+        symbols: The shape, in `LETTERS` and numbers, such as "G P 2".
         dtype: The type.
         meaning: The meaning, in words.
         unit: The unit of the numbers; empty if they have no unit.
-        chunk: The approximate number of bytes that HDF5 stores together.
+        chunk: The approximate number of bytes of a chunk, which HDF5 stores together.
         optional: Whether some runs lack this column.
     """
 
@@ -76,9 +77,9 @@ def column(path: str, symbols: str, dtype: DTypeLike, meaning: str, unit: str = 
     return field(default=None, metadata=metadata) if declared.optional else field(metadata=metadata)
 
 
-def columns_of(record: type[Any]) -> dict[str, Column]:
-    """Return the columns of a record's fields, by name."""
-    return {f.name: f.metadata["column"] for f in fields(record) if "column" in f.metadata}
+def columns_of(record_type: type[Any]) -> dict[str, Column]:
+    """Return the columns that the fields of a record type declare, by the names of the fields."""
+    return {f.name: f.metadata["column"] for f in fields(record_type) if "column" in f.metadata}
 
 
 NORMALIZER_MEANING = (
@@ -86,7 +87,7 @@ NORMALIZER_MEANING = (
     "normalized"
 )
 METRIC_TYPES = tuple(np.dtype(kind) for kind in (np.bool_, np.int64, np.float64))
-"""The types that a column of a metric may have, from the narrowest to the widest."""
+"""The types that a column of a metric may have, from the smallest to the largest."""
 
 
 def metric_column(group: str, symbols: str, name: str, dtype: DTypeLike) -> Column:
@@ -104,10 +105,10 @@ def path_of(directory: Path, seed: int) -> Path:
 # The first line of a column has path, shape and type. Meaning and unit follow.
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One generation. In the file, the first axis of its columns is G, the generations, except for the step hashes.
+    """One generation. A field has the shape of its column without the axis G: `returns` are [P, E].
 
-    The arrays are read-only, because a script gets a record before the run file has it. A field with the name of one of
-    `rollouts.episodes.EPISODE_QUANTITIES` holds this quantity of every episode.
+    The arrays are read-only, because a script gets a record before it is written to the file. A field with the name of
+    one of `rollouts.episodes.EPISODE_QUANTITIES` holds this quantity of every episode.
     """
 
     returns: Float64 = column("generation/returns", "G P E", np.float64,
@@ -176,7 +177,7 @@ class Record:
 
 COLUMNS = columns_of(Record)
 STEP_HASHES = COLUMNS.pop("champion_step_hashes")
-"""The only column without an axis for generations. The champions' episode lengths tell where a generation begins."""
+"""The only column without the axis G. The episode lengths of the champions show where each generation begins."""
 
 
 POPULATION = {
@@ -189,19 +190,22 @@ POPULATION = {
 
 
 def generation_bytes(sizes: Mapping[str, int], has_population: bool) -> int:
-    """Return the bytes of a generation in the file, for sizes by the letters of `LETTERS`.
+    """Return the bytes of a generation in the file.
 
-    Columns with letters that `sizes` lacks do not count, so give O only if observations are normalized.
+    sizes: The size of each letter of `LETTERS`. Columns with other letters do not count, so give O only if observations
+        are normalized.
     """
-    columns = *COLUMNS.values(), STEP_HASHES, *(POPULATION.values() if has_population else ())
-    shapes = [(column.symbols.split(), np.dtype(column.dtype).itemsize) for column in columns]
     known = {"G": 1, "2": 2, **sizes}
-    return sum(math.prod(known.get(letter, 0) for letter in shape) * itemsize for shape, itemsize in shapes)
+    total = 0
+    for column in (*COLUMNS.values(), STEP_HASHES, *(POPULATION.values() if has_population else ())):
+        shape = [known.get(symbol, 0) for symbol in column.symbols.split()]
+        total += math.prod(shape) * np.dtype(column.dtype).itemsize
+    return total
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """The evaluation of the final champion on N held-out episodes. The returns and seeds are [N], the genome is [W]."""
+    """The evaluation of the final champion on N held-out episodes."""
 
     returns: Float64 = column("evaluation/returns", "N", np.float64,
         "returns of the final champion on held-out episodes; only once it was evaluated; NaN for a failed episode",
@@ -212,7 +216,7 @@ class HeldOut:
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The metrics of the episodes by name, [N] each, in columns of their own (`metric_column`)."""
     lengths: Int32 | None = None
-    """The steps of the episodes; None if this evaluation was read from a file, which has no such column."""
+    """[N], the steps of the episodes; None if this evaluation was read from a file, which has no such column."""
 
     @property
     def champion(self) -> Genomes:
@@ -274,7 +278,7 @@ EVERY_COLUMN = tuple(
 
 @dataclass(frozen=True)
 class Header:
-    """The parts of a run that stay the same while it runs.
+    """The parts of a run that do not change from generation to generation.
 
     Attributes:
         config: The configuration as TOML.
@@ -306,10 +310,10 @@ class StoredRun:
 
     Attributes:
         path: The file.
-        header: The parts that stay the same.
+        header: The parts that do not change from generation to generation.
         complete: Whether the run has ended.
         records: The complete generations.
-        checkpoint: The state after the last generation.
+        checkpoint: The state of the strategy after the last generation, see `Checkpoint`.
         held_out: The evaluation of the final champion; None if there was none.
         has_population: Whether the file has all genomes, see `store.population`.
         validations: The champion's returns [N] on validation episodes, by the number of complete generations.
@@ -331,7 +335,7 @@ class StoredRun:
 
     @property
     def last(self) -> Record | None:
-        """The record of the last generation."""
+        """The record of the last generation; None if there is no generation."""
         return self.records[-1] if self.records else None
 
     @property
@@ -361,7 +365,7 @@ Checkpoint = Mapping[str, NDArray[Any]]
 
 @dataclass(eq=False)
 class RunLog:
-    """The log of a running run: its newest generation, and the state after it. A `RunFile` also writes them.
+    """The newest generation of a run in progress, and the state after it. A `RunFile` also writes them to a file.
 
     path: The path of the run, for errors.
     """

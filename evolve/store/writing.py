@@ -1,4 +1,7 @@
-"""Writes a run file. Each flush replaces the file by a copy with the new generations appended."""
+"""Writes run files (`RunFile`). Each flush replaces the file by a copy with the new generations appended.
+
+`create` makes a new run file, `replace` makes one that replaces an old file, and `reopen` continues an old file.
+"""
 
 import atexit
 import math
@@ -20,22 +23,21 @@ from evolve.errors import InputError, RunError, Setting, on_error, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.shapes import ceil_div
 from evolve.store import disk, schema
-from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, uninterrupted, without_links
+from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync_directory, uninterrupted, without_links
 from evolve.store.reading import check_free, read
 from evolve.store.schema import LARGEST_CHUNK, Checkpoint, Column, Header, HeldOut, Record, RunLog, metric_column
 
-# The interval between two flushes is 200 times the duration of the last flush, so flushes take 0.5 % of a run. But a
-# kill loses the work of the interval, so the interval is at most two seconds. There are two exceptions: if 20 durations
-# (5 % of a run) are longer, or if a script sees each generation, the interval is 20 durations.
+# The interval between two flushes is `_USUAL_MULTIPLE` times the duration of a flush, but at most `_LONGEST_INTERVAL`,
+# and at least `_LEAST_MULTIPLE` durations, see `evolve.store`.
 _LEAST_MULTIPLE, _USUAL_MULTIPLE = 20.0, 200.0
-_LONGEST_WAIT = 2.0  # seconds
+_LONGEST_INTERVAL = 2.0  # seconds
 CHEAP_FLUSH = 0.05
 """If other processes see each generation, each is flushed at once while a flush takes at most this number of seconds.
 Slower flushes wait for the interval."""
 MAX_BUFFERED = 2**26
 """Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
-_MOST_CHUNKS = 64  # a larger checkpoint array has larger chunks instead, if a reader accepts them
+_MOST_CHUNKS = 64  # an array with more chunks gets larger chunks instead, if a reader accepts them
 _LONGEST_PART = 2**18  # bytes; a larger generation is divided into parts, one chunk each
 
 # Python stops daemon threads at exit. A thread that is stopped inside HDF5 keeps HDF5's lock, and the exit hangs.
@@ -54,7 +56,7 @@ def _end_writing() -> None:
 
 
 class _ChangedError(OSError):
-    """Another process has replaced or changed the file."""
+    """Another process has replaced or changed the run file."""
 
 
 @dataclass(eq=False)
@@ -65,7 +67,7 @@ class RunFile(RunLog):
     on_disk: int = 0
     """The number of generations in the file. Later ones wait for a flush."""
     replaces: bool = False
-    """Whether the path still has the file of an earlier run. The first flushed generation replaces it."""
+    """Whether the path still has the file of an earlier run. The first flush of a generation replaces it."""
     serves_script: bool = False
     """Whether a script sees each generation, see `serve_script`. The interval is then 20 durations of a flush."""
     cheap_flush: float = -1.0
@@ -78,27 +80,27 @@ class RunFile(RunLog):
     """The seconds of the quicker one of the last two flushes, so that one slow flush does not count."""
     flushed_at: float = -np.inf
     """The monotonic time of the last flush."""
-    _last_took: float = np.inf  # seconds of the last flush
-    _exists: bool = False  # whether the path holds a file of this run
+    _last_duration: float = np.inf  # seconds of the last flush
+    _exists: bool = False  # whether the path has a file of this run
     _num_hashes: int = 0  # step hashes in the file
     _num_validations: int = 0  # validations in the file
     _pending: list[Record] = field(default_factory=list)  # the appended records that wait for a flush
     _genomes: list[GenomeSource] = field(default_factory=list)  # of the pending records, if the run stores all genomes
-    _flushed: tuple[object, ...] = ()  # the state that the last flush wrote, see `flush`
+    _flushed_content: tuple[object, ...] = ()  # what the last flush has written, see `flush`
 
     def __post_init__(self) -> None:
         self._writer = os.getpid()
-        # A script or an environment may change the current directory, and `path` may be relative.
+        # An absolute path, because a script or an environment may change the current directory.
         self._target = without_links(self.path)
 
-    def serve_script(self, elsewhere: bool) -> None:
-        """Flush more often, and flush pending generations before this process reads the file or ends.
+    def serve_script(self, seen_elsewhere: bool) -> None:
+        """Flush more often from now on, and flush pending generations before this process reads the file or ends.
 
-        elsewhere: Whether other processes see the generations, too. This process does not know when they read the file,
-            so each generation is flushed at once while that is cheap (`CHEAP_FLUSH`).
+        seen_elsewhere: Whether other processes see the generations, too. This process does not know when they read the
+            file, so each generation is flushed at once while that is cheap (`CHEAP_FLUSH`).
         """
         self.serves_script = True
-        self.cheap_flush = CHEAP_FLUSH if elsewhere else -1.0
+        self.cheap_flush = CHEAP_FLUSH if seen_elsewhere else -1.0
         disk.flush_of[self._target] = self.flush
 
     def append(
@@ -116,7 +118,7 @@ class RunFile(RunLog):
             expected = f"at most {schema.MOST_ENTRIES:,} arrays in the run file"
             raise InputError("strategy.name", expected, len(checkpoint))
         self._check_selection(record)
-        # A flush in the middle of this block, by a signal handler or a reading thread, would damage the file.
+        # A signal handler or a reading thread may call `flush`. In the middle of this block that would damage the file.
         with _WRITING, uninterrupted():
             self._pending.append(record)
             if genomes is not None:
@@ -132,14 +134,16 @@ class RunFile(RunLog):
         """Raise InputError if the columns of a strategy have other shapes than declared, or than in the last record."""
         # Strategies of other packages may give any shape, but a reader would refuse the file.
         for name in ("measures", "front", "archive"):
-            values, symbols = getattr(record, name), schema.COLUMNS[name].symbols.split()[1:]
+            values = getattr(record, name)
+            symbols = schema.COLUMNS[name].symbols.split()[1:]  # without the axis G
             shape = np.shape(values)  # () if it is None
             if self.last is not None:
                 fits = shape == np.shape(getattr(self.last, name))
             else:
                 fits = values is None or (len(shape) == len(symbols) and 0 not in shape)
-            # `fits` does not compare the axis of candidates with the population. None has the shape ().
-            if not fits or ("P" in symbols and shape[:1] not in ((), record.fitness.shape)):
+            if values is not None and "P" in symbols:
+                fits = fits and shape[:1] == record.fitness.shape  # P is the first axis
+            if not fits:
                 expected = f"a strategy whose {name} is an array [{', '.join(symbols)}], the same in all generations"
                 got = "none" if values is None else f"an array of shape {list(shape)}"
                 raise InputError("strategy.name", expected, got)
@@ -151,16 +155,17 @@ class RunFile(RunLog):
         # A lazy genome source keeps the state of its generation in memory.
         state_bytes = sum(array.nbytes for array in self.checkpoint.values())
         buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state_bytes for part in self._genomes)
-        longest = _LONGEST_WAIT if self.on_disk else 0.0  # the first generation is written as early as possible
-        multiple = _LEAST_MULTIPLE if self.serves_script else _USUAL_MULTIPLE
-        interval = max(_LEAST_MULTIPLE * self.flush_cost, min(multiple * self.flush_cost, longest))
+        interval = _LEAST_MULTIPLE * self.flush_cost  # for scripts, and for the first generation, which is written soon
+        if self.on_disk and not self.serves_script:
+            interval = max(interval, min(_USUAL_MULTIPLE * self.flush_cost, _LONGEST_INTERVAL))
         if self.serves_script and not self.on_disk:  # a script may be killed after the first generation that it sees
             interval = 0.0
         if buffered > MAX_BUFFERED or time.monotonic() - self.flushed_at >= interval:
             self.flush()
 
     def _compare_with_best(self, record: Record, generation: int) -> None:
-        if np.isnan(self.best[0]) or record.champion_fitness > self.best[0]:
+        best_fitness, _ = self.best
+        if np.isnan(best_fitness) or record.champion_fitness > best_fitness:
             self.best = record.champion_fitness, generation
 
     def flush(self) -> None:
@@ -171,32 +176,32 @@ class RunFile(RunLog):
         # A fork that ends must not write what its parent still writes.
         if os.getpid() != self._writer:
             return
-        # An exiting interpreter cannot write, so a flush at exit with nothing left to write must return here.
+        # An interpreter cannot write at its exit, so this method must return here if there is nothing to write.
         content = self.num_generations, self.complete, self.header, self.held_out, len(self.validations)
-        if content == self._flushed or (self.replaces and not self.num_generations):
+        if content == self._flushed_content or (self.replaces and not self.num_generations):
             return
         begin = time.monotonic()
         try:
             with _WRITING, uninterrupted():  # HDF5 may crash if a method of `DeferredErrorFile` raises
-                self._replace()
+                self._replace_file()
         except OSError as error:
-            mend = "Free disk space or mend the error"
+            advice = "Free disk space or mend the error"
             if isinstance(error, PermissionError):
-                mend = "Allow writing to the file and its directory"
+                advice = "Allow writing to the file and its directory"
             if not self._target.parent.exists():
-                mend = "Put its directory back"
-            # The earlier generations of the run are nowhere else.
+                advice = "Put its directory back"
+            # No other file has the earlier generations of the run.
             elif isinstance(error, _ChangedError) or (self._exists and not self._target.exists()):
-                mend = "Put the file back"
-            # Until the first flush the path holds the run that this one replaces.
+                advice = "Put the file back"
+            # Until the first flush the path has the run that this one replaces.
             verb, option = ("begin again", "overwrite") if self.replaces else ("continue", "resume")
-            cure = f"{mend}, and {verb} with ", Setting(option, True), "."
+            cure = f"{advice}, and {verb} with ", Setting(option, True), "."
             raise RunError(f"{self.path} cannot be written ({error}). ", *cure) from error
-        self._flushed = content
+        self._flushed_content = content
         self.flushed_at = time.monotonic()
-        took = self.flushed_at - begin
-        self.flush_cost = min(took, self._last_took)
-        self._last_took = took
+        duration = self.flushed_at - begin
+        self.flush_cost = min(duration, self._last_duration)
+        self._last_duration = duration
 
     def forget_validations(self) -> None:
         """Drop all validations. The next flush removes them from the file."""
@@ -208,13 +213,13 @@ class RunFile(RunLog):
         disk.flush_of.pop(self._target, None)
         self.lock.release()
 
-    def _replace(self) -> None:
+    def _replace_file(self) -> None:
         """Replace the file by a copy with all pending changes."""
         with atomic_write(self._target, is_locked=True) as partial:
             if self._exists:
                 shutil.copyfile(self._target, partial)
             self._append_to(partial)
-        # Note all this before `sync`: the path already has the new file, even if `sync` fails.
+        # Set all this before `sync_directory`: the path has the new file, even if `sync_directory` fails.
         self._exists = True
         self.replaces = False
         self.on_disk = self.num_generations
@@ -222,38 +227,37 @@ class RunFile(RunLog):
         self._num_validations = len(self.validations)
         self._pending = []
         self._genomes = []
-        sync(self._target.parent)  # without it, a crash of the machine could undo the rename
+        sync_directory(self._target.parent)  # otherwise a crash of the machine could undo the renaming
 
     def _append_to(self, partial: Path) -> None:
         """Write all pending changes into the partial file; if it does not exist yet, begin it with the header."""
-        with DeferredErrorFile(partial, "r+" if self._exists else "w+") as disk:  # HDF5 may crash on a write error
-            with h5py.File(disk, "r+" if self._exists else "w") as file:
+        with DeferredErrorFile(partial, "r+" if self._exists else "w+") as output:  # HDF5 may crash on a write error
+            with h5py.File(output, "r+" if self._exists else "w") as file:
                 if not self._exists:
                     file.attrs.update(self.header.attributes(), schema=schema.SCHEMA, complete=False)
                     file.create_group("checkpoint").attrs["num_generations"] = 0
                     write_start(file, self.header)
-                # The file has more generations if the last flush was interrupted after the renaming.
-                # A file that is no run file lacks the group. Its own attributes lack the number, too, so it is -1.
-                checkpoint = file.get("checkpoint", file)
-                stored = checkpoint.attrs.get("num_generations", -1)
-                if not self.on_disk <= stored <= self.num_generations:
+                # The file may have more generations than `on_disk`, if the last flush was interrupted after the
+                # renaming. If another process has put another HDF5 file there, it has no checkpoint.
+                num_stored = file["checkpoint"].attrs.get("num_generations", -1) if "checkpoint" in file else -1
+                if not self.on_disk <= num_stored <= self.num_generations:
                     length = pluralize(self.on_disk, "generation")
                     raise _ChangedError(f"another process has changed it: it no longer holds {length}")
-                self._write(file)
-            if disk.error is not None:
-                raise disk.error
-            os.fsync(disk.fileno())
+                self._update(file)
+            if output.error is not None:
+                raise output.error
+            os.fsync(output.fileno())
 
-    def _write(self, file: h5py.File) -> None:
-        """Bring a copy of the file up to date: append rows, and replace the checkpoint and the evaluation."""
+    def _update(self, file: h5py.File) -> None:
+        """Append rows to a copy of the file, and replace its checkpoint and its evaluation."""
         # HDF5 does not reuse the bytes of a replaced text. So a text is written only if it has changed, as in a resumed
-        # run, or is missing, as "spaces" in files of earlier versions.
+        # run, or is missing, as "spaces" may be.
         for name, text in self.header.attributes().items():
             if name in ("config", "manifest", "spaces") and file.attrs.get(name) != text:
                 file.attrs[name] = text
         file.attrs.modify("complete", self.complete)
-        # Places are counted from `on_disk`. So if a flush was interrupted after the renaming, the next flush writes the
-        # same rows in the same places again.
+        # Rows are written behind the first `on_disk` rows. So if a flush was interrupted after the renaming, the next
+        # flush writes the same rows in the same places again.
         if self._pending:
             hashes = np.concatenate([record.champion_step_hashes for record in self._pending])
             _append_rows(file, schema.STEP_HASHES, self._num_hashes, hashes)
@@ -267,20 +271,20 @@ class RunFile(RunLog):
         for number, genomes in enumerate(self._genomes):
             self._write_population(file, self.on_disk + number, genomes)
         self._write_validations(file)
-        state = file["checkpoint"]
-        state.attrs.modify("num_generations", self.num_generations)
-        for name in set(state) - set(self.checkpoint):
-            del state[name]
+        group = file["checkpoint"]
+        group.attrs.modify("num_generations", self.num_generations)
+        for name in set(group) - set(self.checkpoint):
+            del group[name]
         for name, array in self.checkpoint.items():
-            _replace_array(state, name, array)
-        # The file may have the evaluation of an earlier champion, see `RunLog.append`.
+            _replace_array(group, name, array)
+        # The file may have the evaluation of an earlier champion.
         if "evaluation" in file:
             del file["evaluation"]
         if self.held_out is not None:
             write_held_out(file, self.held_out)
 
     def _write_validations(self, file: h5py.File) -> None:
-        """Append new validations; remove forgotten ones."""
+        """Append new validations. First remove all validations if `forget_validations` was called."""
         if not self._num_validations and "validation" in file:
             del file["validation"]
         new = list(self.validations.items())[self._num_validations :]
@@ -291,12 +295,12 @@ class RunFile(RunLog):
     def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
         """Write the genomes of a generation into the columns [G, P, W], in parts that fit in memory."""
         P = len(genomes)
-        # The genomes of a part have at most about MAX_BUFFERED bytes: a weight and its entry of the mask have 5, not 8.
+        # A part has at most MAX_BUFFERED bytes. A weight and its entry of the mask have 5 bytes, but count as 8.
         at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))
         for first in range(0, P, at_once):
-            some = genomes.take(np.arange(first, min(first + at_once, P)))
+            part = genomes.take(np.arange(first, min(first + at_once, P)))
             for name, column in schema.POPULATION.items():
-                rows = getattr(some, name)
+                rows = getattr(part, name)
                 if column.path not in file:
                     _create_column(file, column, np.zeros((generation + 1, P, rows.shape[1]), rows.dtype))
                 stored = file[column.path]
@@ -315,8 +319,7 @@ def create(path: Path, header: Header) -> RunFile:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = RunFile(path, header, lock=Lock(path))
-    # ValueError: the path has a null character.
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: the path has a null character
         raise disk.unwritable_directory(path.parent, error) from None
     with on_error(file.close):
         # Check again, because another process may have created the file before this process took the lock.
@@ -361,21 +364,21 @@ def reopen(path: Path) -> RunFile:
 
 
 def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
-    """Return the shape of the chunks of an array [G, …].
+    """Return the shape of the chunks of an array [G, …]. A row is the part of the array for one generation.
 
-    A chunk has several generations, about `size` bytes, or one larger generation. A generation of more than L bytes is
-    divided into parts, one chunk each. L is the larger of `size` and `_LONGEST_PART`. A part has less than 2 L bytes.
-    Parts are few, because HDF5 takes about 15 µs to add a chunk. They are equally long, because HDF5 stores the last
-    chunk in full, too.
+    A chunk has several rows, about `size` bytes, or one larger row. A row of more than `limit` bytes is divided into
+    parts, one chunk each. A part has less than twice `limit` bytes. Parts are few, because HDF5 takes about 15 µs to
+    add a chunk. They are equally long, because HDF5 stores the last chunk in full, too.
     """
-    row = max(1, math.prod(shape[1:]) * itemsize)
-    if row <= size:
-        return (max(1, size // row), *shape[1:])
+    row_bytes = max(1, math.prod(shape[1:]) * itemsize)
+    if row_bytes <= size:
+        return (max(1, size // row_bytes), *shape[1:])
+    limit = max(size, _LONGEST_PART)
     # Divide the axis after G. Its parts may be too long even if their length is 1: then divide the next axis, too.
     chunk = [1, *shape[1:]]
     for axis in range(1, len(shape)):
-        parts = ceil_div(math.prod(chunk) * itemsize, max(size, _LONGEST_PART))
-        chunk[axis] = ceil_div(shape[axis], min(parts, shape[axis]))
+        num_parts = ceil_div(math.prod(chunk) * itemsize, limit)
+        chunk[axis] = ceil_div(shape[axis], min(num_parts, shape[axis]))
         if chunk[axis] > 1:
             break
     return tuple(chunk)
@@ -388,34 +391,35 @@ def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any
     except KeyError:
         _create_column(file, column, rows)
         return
-    # New values of a metric may need a wider type. A copy made by another program may be stored as one block, which
-    # cannot grow.
-    wider = np.result_type(stored.dtype, rows.dtype)
-    if stored.dtype != wider or not _can_grow(stored):
-        widened = h5py.Dataset(stored)[()].astype(wider)
+    # Write the dataset anew if new values of a metric need a larger type, or if the dataset cannot grow: another
+    # program has copied the file, and has stored the dataset as one block.
+    dtype = np.result_type(stored.dtype, rows.dtype)
+    if stored.dtype != dtype or not _can_grow(stored):
+        values = h5py.Dataset(stored)[()].astype(dtype)
         del file[column.path]
-        stored = _create_column(file, column, widened).id
-    old = stored.shape
-    _write_rows(stored, before, rows, (before + len(rows), *map(max, old[1:], rows.shape[1:])))
+        stored = _create_column(file, column, values).id
+    old_shape = stored.shape
+    _write_rows(stored, before, rows, (before + len(rows), *map(max, old_shape[1:], rows.shape[1:])))
     # A resumed run may have another number of ranks or of validation episodes, so rows may differ in length. HDF5 pads
-    # with zeros, so only the padding of floats is written here: of the new rows or of the old rows, never of both.
-    if stored.dtype.kind == "f" and rows.ndim == 2 and rows.shape[1] != old[1]:
+    # the shorter rows with zeros. Replace the zeros by NaN if the values are floats.
+    if stored.dtype.kind == "f" and rows.ndim == 2 and rows.shape[1] != old_shape[1]:
         padded = h5py.Dataset(stored)
-        padded[before:, rows.shape[1] :] = np.nan
-        padded[:before, old[1] :] = np.nan
+        padded[before:, rows.shape[1] :] = np.nan  # empty unless the new rows are shorter
+        padded[:before, old_shape[1] :] = np.nan  # empty unless the old rows are shorter
 
 
 def _can_grow(stored: h5py.h5d.DatasetID) -> bool:
+    """Return whether a dataset has chunks, so that it can grow."""
     return stored.get_create_plist().get_layout() == h5py.h5d.CHUNKED
 
 
 def _write_rows(stored: h5py.h5d.DatasetID, before: int, rows: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Give a dataset a shape, and write rows [n, …] behind its first `before` rows."""
+    """Give a dataset a new shape, and write rows [n, …] behind its first `before` rows."""
     # For a few rows, h5py's datasets would take more than twice as long as HDF5's own functions.
     stored.set_extent(shape)
     if rows.size:
         place = stored.get_space()
-        place.select_hyperslab((before, *(0 for _ in shape[1:])), rows.shape)
+        place.select_hyperslab((before, *(0 for _ in shape[1:])), rows.shape)  # the first index, and the shape
         stored.write(h5py.h5s.create_simple(rows.shape), place, np.ascontiguousarray(rows))
 
 
@@ -433,7 +437,7 @@ def write_start(file: h5py.File, header: Header) -> None:
 
 
 def write_columns(file: h5py.File, columns: Mapping[str, Column], arrays: Mapping[str, NDArray[Any] | None]) -> None:
-    """Write arrays into columns that do not grow, by name. None is not written."""
+    """Write arrays into columns that do not grow, by name. A column with None is not written."""
     for name, column in columns.items():
         if (array := arrays[name]) is not None:
             file[column.path] = array
@@ -450,7 +454,7 @@ def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
             return
         del group[name]
     if array.size and array.ndim:
-        # Chunks may be twice as large as asked for (`chunk_shape`), and a reader refuses chunks above LARGEST_CHUNK.
+        # A chunk may have twice this size (`chunk_shape`), and a reader refuses chunks above LARGEST_CHUNK.
         chunk = max(_CHUNK, array.nbytes // _MOST_CHUNKS)
         _create_dataset(group, name, array, min(chunk, LARGEST_CHUNK // 2))
     else:
