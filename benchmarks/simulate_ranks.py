@@ -112,7 +112,7 @@ class World:
         Its CPU time on this machine is only measured; the simulated time is the constant per message.
         """
         if arrived > self.free:  # it was asleep
-            least = idle_sleep(self.queue.ahead * self.seconds / self.threads)
+            least = idle_sleep(self.queue.items_ahead * self.seconds / self.threads)
             arrived += max(_sleep(arrived - self.free), least) * self.draw.random()
         self.begun, self.spent = max(arrived, self.free), 0.0
         begin = time.thread_time()
@@ -158,7 +158,7 @@ class World:
         def work() -> None:
             self.messages += 1
             self.spent += self.each
-            self.job.take(messages.decode(frame), worker, self.queue)  # type: ignore[arg-type]
+            self.job.handle(messages.decode(frame), worker, self.queue)  # type: ignore[arg-type]
 
         self._coordinate(self.now, work)
 

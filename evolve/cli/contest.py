@@ -229,7 +229,7 @@ def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str
         words = mpirun_words(workers + 1) if workers > 1 else []
         words += [*python_words(), "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
         words += ["--repeats", str(size.most_repeats), *(["--unverified"] if unverified else [])]
-        outcome = supervisor.run(words, mpirun_environment(), begin=begin_seconds(workers + 1))
+        outcome = supervisor.run(words, mpirun_environment(), begin_limit=begin_seconds(workers + 1))
         if outcome.code:
             return outcome.code
         return ContestRow.model_validate_json(file.read_bytes())

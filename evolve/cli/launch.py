@@ -239,10 +239,12 @@ class Launch:
         # The machine may be slow: each attempt without progress doubles the times to begin and to connect.
         if ranks:
             env[CONNECT] = f"{2**futile * connect_seconds(ranks):g}"
-        end_seconds = _END_SECONDS + _END_SECONDS_PER_RANK * ranks
+        end_limit = _END_SECONDS + _END_SECONDS_PER_RANK * ranks
         # Rank 0 runs on the first host. On another host, rank 0 cannot tell this process that it has begun.
-        begin = 2**futile * begin_seconds(ranks) if hosts and hosts[0].is_here else math.inf
-        return self._supervisor.run(command, env, should_stop=self._should_stop, end_seconds=end_seconds, begin=begin)
+        begin_limit = 2**futile * begin_seconds(ranks) if hosts and hosts[0].is_here else math.inf
+        return self._supervisor.run(
+            command, env, should_stop=self._should_stop, end_limit=end_limit, begin_limit=begin_limit
+        )
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
         """Return the number of ranks to start on some hosts, by their share of all slots; 0 if unknown."""

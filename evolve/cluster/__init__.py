@@ -1,20 +1,20 @@
-"""The cluster: rank 0 coordinates, worker ranks play episodes, and a rank that waits sleeps.
+"""The cluster distributes episodes over MPI ranks: rank 0 is the coordinator, and the other ranks are workers.
 
 It knows nothing of evolution: a batch of episodes comes in, and their results come out. Only `transport` imports
 mpi4py. With one rank no MPI is needed, and the coordinator plays the episodes itself.
 
-Each verb of the coordinator has its counterpart at a worker:
+A function of the coordinator sends a message, and a function of the worker handles it:
 
     coordinator  message                  worker
-    set_up       Setup                    set_up
-    evaluate     Chunk → ChunkResults     evaluate
+    set_up       Setup                    Worker.set_up
+    evaluate     Chunk → ChunkResults     Worker.evaluate
     update       Update                   SharedState.update
     ask          Question → Answer        SharedState.answer
-    dismiss      Dismiss                  leaves serve
+    dismiss      Dismiss                  serve (returns)
 
-The modules in reading order: `transport` and `messages` at all ranks; `workers`, `jobs` and `coordinator` at rank 0,
-`worker` at the others; `watchdog`, `cores` and `start` at all; `hosts` and `supervision` for the process that starts
-ranks; `script` for scripts.
+The modules in reading order: all ranks use `transport` and `messages`. Rank 0 uses `workers`, `jobs` and `coordinator`,
+and the other ranks use `worker`. All ranks use `watchdog`, `cores` and `start`. The process that starts ranks uses
+`hosts` and `supervision`. Python scripts use `script`.
 """
 
 from typing import TYPE_CHECKING

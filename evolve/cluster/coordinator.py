@@ -1,4 +1,7 @@
-"""The coordinator is rank 0. It gives work to the workers, receives their results, and goes on without lost workers."""
+"""The coordinator is rank 0. It gives jobs to the workers, receives their results, and goes on without lost workers.
+
+`jobs` defines the two kinds of jobs, and `workers` the queue that hands out the items of a job.
+"""
 
 import itertools
 import json
@@ -25,7 +28,7 @@ from evolve.shapes import Float64, Int64
 
 # Numbers of jobs are unique in this process: a worker may still answer a job of an earlier coordinator.
 _SERIALS = itertools.count(1)
-_SLEEP_SHARE = 0.05  # rank 0 sleeps this share of the time for which each worker has work in advance
+_SLEEP_SHARE = 0.05  # rank 0 may sleep for this share of the time for which each worker has work in advance
 _LOG = logging.getLogger("evolve")
 
 
@@ -54,7 +57,7 @@ class Coordinator:
         self._exit_on_hang = exit_on_hang
         self._workers = Workers(transport)
         self._spec: RolloutSpec | None = None
-        self._episode_seconds = 0.0  # the busy seconds of all ranks per episode of the last batch
+        self._episode_seconds = 0.0  # the busy seconds of all ranks per episode of the last batch; 0 before it
         self._own_rollout: AnyRollout | None = None
         # [2, R]: the seconds of each rank at work, and in environments, since the last `take_seconds`.
         self._seconds = np.zeros((2, transport.size))
@@ -84,7 +87,7 @@ class Coordinator:
             self._workers.set_up(messages.Setup(spec.experiment, versions, json.dumps(spec.trial)))
 
     def forget_setup(self) -> None:
-        """Set workers up again before the next batch. Needed after `dismiss`; the workers keep their shared state."""
+        """Let the next `evaluate` set workers up again, as after `dismiss`. The workers keep their shared state."""
         self._spec = None
 
     def update(self, updates: Iterable[tuple[Buffer, int]], version: Hashable) -> None:
@@ -99,10 +102,11 @@ class Coordinator:
         self.shared_version = version
 
     def ask(self, questions: Sequence[Buffer]) -> list[tuple[int, Buffer] | None]:
-        """Let workers answer questions by `SharedState.answer`, in any order.
+        """Send questions to workers, which answer by `SharedState.answer`, in any order.
 
-        Returns for each question the rank of a worker and its answer; None for an unanswered question. Raises Stopped
-        as `evaluate` does, and RunError if a worker failed.
+        Returns for each question the rank of a worker and its answer; None if there is no answer, because all workers
+        are lost or the question has hung or killed several workers. Raises Stopped as `evaluate` does, and RunError if
+        a worker failed.
         """
         inquiry = Inquiry(next(_SERIALS), questions, 0.0 if self._spec is None else self._spec.max_episode_seconds)
         self._run(inquiry)
@@ -125,7 +129,8 @@ class Coordinator:
             batch: The episodes.
             meanwhile: Called once, as soon as workers or other threads have work. Not called if this thread plays
                 alone.
-            tables: Take the results. Batches with the same genomes may share them; by default new ones.
+            tables: The tables that collect the results; by default new ones. Batches with the same genomes may share
+                them.
 
         Raises:
             Stopped: `stop_reason` gave a reason, or a worker received a signal.
@@ -138,10 +143,10 @@ class Coordinator:
         if tables is None:
             tables = PopulationResults.of(batch, spec.num_traces)
         evaluation = Evaluation(spec, batch, self._transport.hosts, next(_SERIALS), chunk_sizes, self.progress, tables)
-        alone = not self._workers
+        had_workers = bool(self._workers)
         unplayed = self._run(evaluation, meanwhile)
         if len(unplayed):  # if there were workers at first, `_run` has called `meanwhile` already
-            self._play_alone(evaluation, unplayed, meanwhile if alone else None)
+            self._play_alone(evaluation, unplayed, None if had_workers else meanwhile)
         self._seconds += evaluation.seconds
         self._episode_seconds = float(evaluation.seconds[0].sum()) / len(batch)
         restore_ieee()  # an environment in this process may have loaded a library that changed the arithmetic
@@ -154,7 +159,7 @@ class Coordinator:
         return busy, environments
 
     def _run(self, job: Job, meanwhile: Callable[[], None] | None = None) -> Int64:
-        """Let the workers do a job; return the items [n] that are left because all workers are lost."""
+        """Let the workers do a job; return the items [n] that are left because there are no workers any more."""
         workers = self._workers
         if not workers:
             return np.arange(len(job))
@@ -174,7 +179,7 @@ class Coordinator:
             # Look for losses only when no message waits: a waiting message may come from a worker that seems silent.
             if received is None:
                 self._check_losses(job, queue)
-                self._transport.backoff(idle_sleep(queue.ahead * self._episode_seconds))
+                self._transport.backoff(idle_sleep(queue.items_ahead * self._episode_seconds))
                 continue
             worker, message = received
             match message:
@@ -186,19 +191,21 @@ class Coordinator:
                     raise Stopped(f"stopped by {reason}")
             # A worker may still send results of an earlier job, which was stopped.
             if isinstance(message, JobMessage) and message.serial == job.serial:
-                job.take(message, worker, queue)
+                job.handle(message, worker, queue)
         return queue.pending.items
 
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
-        """Give the items of lost workers to other ranks. An item that kills several workers counts as failed."""
-        # All lost workers are removed before any item is handed out, so that no item goes to another lost worker.
+        """Give the items of lost workers to other ranks. An item that kills or hangs several workers counts as failed.
+
+        All lost workers are removed before any item is handed out, so that no item goes to another lost worker.
+        """
         losses = self._workers.remove_lost(queue.busy, job.patience)
         for loss in losses:
             pending, failed = queue.remove(loss.worker, loss.fate)
             when = time.strftime("%Y-%m-%d %H:%M:%S")
             host = self._transport.hosts[loss.worker]
             _LOG.warning("%s: rank %d on %s %s; other ranks take over its %s",
-                         when, loss.worker, host, loss.description, pluralize(pending, job.item))  # fmt: skip
+                         when, loss.worker, host, loss.description, pluralize(pending, job.item_noun))  # fmt: skip
             job.fail(failed, loss, queue.idle)
         if losses and self._workers:
             queue.hand_out()
@@ -207,7 +214,10 @@ class Coordinator:
 
     @keeping_directory()
     def _play_alone(self, evaluation: Evaluation, items: Int64, meanwhile: Callable[[], None] | None) -> None:
-        """Play some episodes [n] of a batch in this process. meanwhile: called once if other threads play them."""
+        """Play some episodes [n] of a batch in this process.
+
+        meanwhile: Called once after the first tick, if other threads play the episodes. None if it was called already.
+        """
         spec = evaluation.spec
         if self._own_rollout is None:
             self._own_rollout = self._make_rollout(spec.experiment)
@@ -219,19 +229,18 @@ class Coordinator:
         # Exact tasks cannot fail, so submit all their episodes at once. Other environments may fail and stop the run,
         # so submit at most one of their episodes per slot in advance.
         at_once = len(items) if rollout.whole_episodes else spec.slots
-        submitted = 0
-        done = 0
+        num_submitted = num_finished = 0
         with Watchdog(spec.max_episode_seconds, fatal=self._exit_on_hang) as watchdog:
             rollout.queue.generating = watchdog.paused  # generating genomes may take long, which is not a hang
             rollout.call_on_fault(watchdog.pat)  # within a tick, several episodes may hang one after another
-            while done < len(items):
+            while num_finished < len(items):
                 self._check_stop()
-                watchdog.ring()
+                watchdog.deliver_alarm()  # no environment runs here, so the handler of a user's alarm may raise
                 watchdog.pat()
                 try:
-                    if submitted < len(items) and rollout.pending <= at_once:
-                        rollout.submit(evaluation.batch.take(items[submitted : submitted + at_once]))
-                        submitted += at_once
+                    if num_submitted < len(items) and rollout.pending <= at_once:
+                        rollout.submit(evaluation.batch.take(items[num_submitted : num_submitted + at_once]))
+                        num_submitted += at_once
                     results = rollout.tick()
                 except FAILURES as error:
                     raise RunError(error_report(self._transport)) from error
@@ -246,10 +255,11 @@ class Coordinator:
                     evaluation.report(failure, 0)
                 if results is not None:
                     evaluation.collect(results, idle=0)
-                    done += len(results)
+                    num_finished += len(results)
         evaluation.seconds[:, 0] += time.perf_counter() - begin, rollout.environment_seconds
 
     def _check_stop(self) -> None:
+        """Raise Stopped if there is a reason to stop, or HostLost if the job cannot go on without lost hosts."""
         reason = self._stop_reason()
         if reason is not None:
             raise Stopped(f"stopped by {reason}")
@@ -257,7 +267,10 @@ class Coordinator:
 
 
 def idle_sleep(seconds: float) -> float:
-    """Return the seconds that rank 0 may sleep between two probes. seconds: the work that workers have ahead."""
+    """Return the seconds that rank 0 may sleep between two probes.
+
+    seconds: The time for which each worker has work in advance.
+    """
     return min(_SLEEP_SHARE * seconds, LONGEST_SLEEP)
 
 
@@ -275,7 +288,7 @@ def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) ->
     frame = messages.encode(messages.Dismiss(np.frombuffer(answer, np.uint8)))
     for worker in transport.leaving:
         transport.send(worker, frame)
-    # If MPI survives deaths, MPI_Finalize may wait for an abandoned rank. So this loop waits for that rank, too.
+    # If MPI survives deaths, MPI_Finalize may wait for an abandoned rank. So this loop also waits for its death.
     while (transport.leaving or (transport.tolerant and transport.abandoned)) and time.monotonic() < deadline:
         if not _receive_farewell(transport):
             transport.find_lost()

@@ -1,6 +1,6 @@
 """Finds the cores and the memory that this process may use, and the number of workers that suits the cores.
 
-The workers of a host share its cores, so a worker may use fewer cores than its host has.
+The workers of a host share its cores (`shares`). So a worker plays in fewer threads than its host has cores.
 """
 
 import math
@@ -17,12 +17,12 @@ from evolve.errors import InputError, pluralize
 
 # A sum of shares, such as six times 1/3, may be a little less than the whole number.
 _ROUNDING = 1e-9
-_ROOT = Path("/sys/fs/cgroup")  # the directory of all control groups
-_share: list[int] = []  # the number of cores that `set_share` has set; empty if it has set none
+_CGROUP_ROOT = Path("/sys/fs/cgroup")  # the directory of all control groups
+_share: list[int] = []  # the number of cores that `set_share` has set; empty without a share
 _FEW_STEPS = 100_000
-"""One process plays this number of steps of a quick environment while MPI starts, in a second or two."""
+"""One process plays this number of steps of a quick environment in a second or two, while MPI would start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
-"""A machine may start `_MAX_WORKERS` workers, or `_MAX_PER_CORE` for each core if that is more."""
+"""A command may start `_MAX_WORKERS` workers on a machine, or `_MAX_PER_CORE` for each core if that is more."""
 
 
 class Cores(NamedTuple):
@@ -30,29 +30,30 @@ class Cores(NamedTuple):
 
     Attributes:
         bound: The numbers of the cores in the affinity of the process; empty if unknown.
-        most: The number of cores that the process may keep busy. A quota of its control groups may limit it.
+        limit: The largest number of cores that the process may keep busy. It is less than the number of bound cores if
+            the control groups of the process have a quota.
     """
 
     bound: Sequence[int]
-    most: int
+    limit: int
 
 
 def usable_cores() -> Cores:
     """Return the cores that this process may use, by its affinity and the quota of its control groups."""
     bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # only Linux has it
     cores = len(bound) or os.cpu_count() or 1
-    most = min(cores, quota_of(_groups(), _ROOT))
+    limit = min(cores, quota_of(_groups(), _CGROUP_ROOT))
     # A quota of half a core would be rounded to 0, but a process needs a core.
-    return Cores(bound, max(1, round(most)))
+    return Cores(bound, max(1, round(limit)))
 
 
 def usable_memory() -> float:
     """Return the bytes of memory that the machine and its control groups let this process use; infinity if unknown."""
     try:
-        machine = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        machine_bytes = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
-        machine = math.inf
-    return min(machine, memory_of(_groups(), _ROOT))
+        machine_bytes = math.inf
+    return min(machine_bytes, memory_of(_groups(), _CGROUP_ROOT))
 
 
 def quota_of(groups: str, root: Path) -> float:
@@ -63,44 +64,51 @@ def quota_of(groups: str, root: Path) -> float:
         root: The directory of all control groups. In a container, this directory is the container's own group. The
             paths in the lines then need not exist below the directory.
     """
-    found = _limits(groups, root, "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"), "cpu.max")
-    # Version 1 writes -1 if there is no limit. `_limits` has left out the "max" of version 2.
-    return min((limit / period for limit, period in found if limit > 0), default=math.inf)
+    limits = _limits(groups, root, "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"), ("cpu.max",))
+    # In version 1 the quota is -1 if there is no limit. `_limits` leaves out the "max" of version 2.
+    return min((quota / period for quota, period in limits if quota > 0), default=math.inf)
 
 
 def memory_of(groups: str, root: Path) -> float:
     """Return the bytes that control groups allow; infinite or huge without a limit. Arguments as in `quota_of`."""
-    found = _limits(groups, root, "memory", ("memory.limit_in_bytes",), "memory.max")
-    return min((float(limit) for (limit,) in found), default=math.inf)
+    limits = _limits(groups, root, "memory", ("memory.limit_in_bytes",), ("memory.max",))
+    return min((float(limit) for (limit,) in limits), default=math.inf)
 
 
 def _groups() -> str:
-    with suppress(OSError):  # not Linux
+    """Return the text of /proc/self/cgroup; "" if there is no such file."""
+    with suppress(OSError):
         return Path("/proc/self/cgroup").read_text()
     return ""
 
 
-def _limits(groups: str, root: Path, controller: str, files_v1: Sequence[str], file_v2: str) -> Iterator[list[int]]:
+def _limits(
+    groups: str, root: Path, controller: str, files_v1: Sequence[str], files_v2: Sequence[str]
+) -> Iterator[list[int]]:
     """Yield the limits of a controller: a list of numbers for each group of a process, and for each parent group.
 
-    Version 1 of control groups has a file for each number, version 2 one file with all numbers.
+    Version 1 of control groups has a directory for each controller, and a file for each number. In version 2 all
+    controllers have one directory, and a file has all numbers of a controller.
     """
     for line in groups.splitlines():
-        _, controllers, path = line.split(":", 2)  # version 2 names no controllers
-        if controllers and controller not in controllers.split(","):
+        _, controllers, path = line.split(":", 2)
+        if not controllers:  # version 2
+            folder, files = root, files_v2
+        elif controller in controllers.split(","):
+            folder, files = root / controller, files_v1
+        else:
             continue
-        parts = path.strip("/").split("/")
-        # Depth 0 is `root` itself. In a container, the other directories may be missing, see `quota_of`.
-        for depth in range(len(parts) + 1):
-            folder = Path(root, controller if controllers else "", *parts[:depth])
+        # Begin at the root. In a container, the other directories may be missing, see `quota_of`.
+        for name in ("", *path.strip("/").split("/")):
+            folder /= name
             with suppress(OSError, ValueError):  # no such file, or "max"
-                texts = [(folder / file).read_text() for file in (files_v1 if controllers else (file_v2,))]
+                texts = [(folder / file).read_text() for file in files]
                 yield [int(number) for number in " ".join(texts).split()]
 
 
 def number_of_cores() -> int:
     """Return the number of cores that this process may use."""
-    return usable_cores().most
+    return usable_cores().limit
 
 
 def share_of_cores() -> int:
@@ -123,30 +131,30 @@ def shares(hosts: Sequence[str], cores: Mapping[int, Cores]) -> dict[int, int]:
         hosts: The host of each rank.
         cores: By rank, the cores of each worker that takes part. The result has the same ranks.
     """
-    # For each host: the number of workers that may use each core, and the number of all workers.
+    # By host: the number of workers that may use each core, and the number of all workers.
     users: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    workers = Counter(hosts[rank] for rank in cores)
+    num_workers = Counter(hosts[rank] for rank in cores)
     for rank, (bound, _) in cores.items():
         users[hosts[rank]].update(bound)
-    found = {}
-    for rank, (bound, most) in cores.items():
+    share_of = {}
+    for rank, (bound, limit) in cores.items():
         if bound:
-            # `most / len(bound)` is the part of all bound cores that the quota of the control groups lets a worker use.
-            fair = sum(1 / users[hosts[rank]][core] for core in bound) * most / len(bound)
+            # The control groups of a worker let it use the part `limit / len(bound)` of its bound cores.
+            share = sum(1 / users[hosts[rank]][core] for core in bound) * limit / len(bound)
         else:
             # The affinity is unknown, so the workers of the host share all its cores.
-            fair = most / workers[hosts[rank]]
-        found[rank] = max(1, math.floor(fair + _ROUNDING))
-    return found
+            share = limit / num_workers[hosts[rank]]
+        share_of[rank] = max(1, math.floor(share + _ROUNDING))
+    return share_of
 
 
 @dataclass(frozen=True)
 class Work:
-    """Upper limits of the work of a command, None if a limit is unknown, and its threads.
+    """The work of a command.
 
     Attributes:
-        episodes_at_once: The number of episodes that are played at a time.
-        quick_steps: The number of all environment steps, if the environments are known to be quick.
+        episodes_at_once: The largest number of episodes that are played at a time; None if unknown.
+        quick_steps: The largest number of all environment steps, if the environments are quick; None if unknown.
         threads: The number of threads in which a process plays if it is the only one.
     """
 
@@ -157,12 +165,12 @@ class Work:
 
 @dataclass(frozen=True)
 class WorkerCount:
-    """The number of workers and of cores.
+    """The number of workers that a command uses, and the reason.
 
     Attributes:
         workers: The number of workers.
         cores: The number of cores that this process may use.
-        remark: The reason why more workers are not used, or would not help.
+        remark: The reason why more workers are not used or would not help; "" if there is no such reason.
         threads: The number of threads in which a process plays if it is the only one. Several workers divide the cores.
     """
 
@@ -174,12 +182,12 @@ class WorkerCount:
     def describe(self) -> str:
         """Return the sentence that is printed at the start."""
         used = min(self.workers * self.threads, self.cores)
-        on = f"on {used} of {pluralize(self.cores, 'core')}"
+        place = f"on {used} of {pluralize(self.cores, 'core')}"
         if self.workers == 1:
             threads = f" with {pluralize(self.threads, 'thread')}" if self.threads > 1 else ""
-            processes = f"one process{threads} {on}, without MPI"
+            processes = f"one process{threads} {place}, without MPI"
         else:
-            processes = f"{self.workers} workers {on}, and a coordinator that mostly sleeps"
+            processes = f"{self.workers} workers {place}, and a coordinator that mostly sleeps"
         return f"{processes}: {self.remark}" if self.remark else processes
 
 
@@ -188,7 +196,7 @@ def count_workers_to_start(asked: int | str, work: Callable[[], Work], argument:
 
     Args:
         asked: The number of workers, or "auto".
-        work: Returns the amount of work; may raise InputError.
+        work: Returns the work of the command; may raise InputError.
         argument: The name of `asked` in errors, such as "workers".
         caller: The kind of this process in errors, such as "a script".
 
@@ -231,5 +239,5 @@ def count_workers(asked: int | str, work: Work) -> WorkerCount:
         remark = f"there are only {pluralize(suitable, 'episode')} at a time"
     elif workers > cores:
         remark = "more workers than cores are no faster"
-    # The number that the user gives is used even if it is not suitable.
+    # If the user gives a number, it is used even if it is not suitable.
     return WorkerCount(suitable if is_auto else workers, cores, remark, work.threads)

@@ -1,4 +1,8 @@
-"""Decides which hosts of a hostfile take part in a job, and finds the launcher that starts ranks on them."""
+"""Finds the hosts that can take part in a job, and the launcher that starts ranks on them.
+
+`read_hostfile` reads the hosts. `AvailableHosts` asks by ssh which of them can run ranks (`HostCheck`). A `Launcher`
+makes the command and the environment, and a `Supervisor` (`supervision.py`) runs the command.
+"""
 
 import os
 import re
@@ -21,26 +25,26 @@ from evolve.cluster.supervision import COMMAND, CONNECT, EXIT_CODE
 from evolve.cluster.watchdog import own_addresses
 from evolve.errors import SOURCE, InputError, how_to_install, is_installed, one_line
 
-# A name must not begin with "-", because ssh would take the name as an option. Numbers have at most nine digits,
-# because Python does not convert a number with thousands of digits.
-_LINE = re.compile(
+# A line of a hostfile, such as "node1:32" or "node1 slots=32 max_slots=64". A name must not begin with "-", because ssh
+# would take the name as an option. Numbers have at most nine digits, because Python refuses thousands of digits.
+_HOST_LINE = re.compile(
     r"(?P<name>[^\s:#-][^\s:#]*)(?::(?P<colon>\d{1,9}))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d{1,9})))*"
 )
 _SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """ssh asks for no password, and does not wait minutes for a lost host."""
 PATIENCE = 30.0
 """Seconds that a host may take to connect and to run a command; a busy host may be slow."""
-_MISSING = 1  # exit code of `test -x` for a file that is missing or cannot be executed
+_CODE_OF_MISSING = 1  # the exit code of `test -x` for a file that is missing or cannot be executed
 _CHECK_INTERVAL = 30.0  # seconds between two checks of the hosts that are left out
 _ANSWERS_NEEDED = 2  # consecutive answers after which a host is taken back
 _LEAST_RUN = 60.0  # seconds that the ranks run before they are stopped to take a host back
-_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-_PASSED = (
+_ALLOW_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+# Open MPI must pass variables with these names or prefixes to ranks on other hosts.
+_PASSED_NAMES = (
     "PATH", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "VIRTUAL_ENV",
     "MPI4PY_LIBMPI",
 )  # fmt: skip
-_PASSED_GROUPS = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
-"""Open MPI must pass variables with these prefixes, and the variables in `_PASSED`, to ranks on other hosts."""
+_PASSED_PREFIXES = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
 MPI_PROBE = """
 import json, sys
 import mpi4py
@@ -52,7 +56,7 @@ if MPI.COMM_WORLD.rank == 0:
 """A Python program that tests whether ranks find each other. Rank 0 prints one line: the program's argument and a JSON
 list. The list has the number of ranks, and the versions of the MPI library and of mpi4py."""
 _INTEL = "Intel MPI"
-_VERSIONS = {
+_VERSION_PATTERNS = {
     "Open MPI": r"\(Open MPI\) (\S+)",
     _INTEL: r"^Intel\(R\) MPI Library .*Version (\S+)",
     "MPICH": r"^ *Version: *(\S+)",
@@ -67,7 +71,7 @@ class Host:
     name: str
     slots: int
 
-    @cached_property  # the search for a name may take seconds
+    @cached_property  # because the search for an address may take seconds
     def is_here(self) -> bool:
         """Whether this process runs on the host."""
         ours = socket.gethostname()
@@ -83,7 +87,8 @@ class Host:
 def read_hostfile(path: Path) -> list[Host]:
     """Return the hosts of a file in Open MPI's spelling (`node1 slots=32`) or MPICH's (`node1:32`).
 
-    The slots of lines with the same host add up: the file of a PBS job has a line for each slot. Raises InputError.
+    The slots of lines with the same host add up: the file of a PBS job has a line for each slot. Raises InputError if
+    the file cannot be read, or has an invalid line or no host.
     """
     try:
         # An editor may have written a byte order mark, which "utf-8-sig" skips.
@@ -91,20 +96,20 @@ def read_hostfile(path: Path) -> list[Host]:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise InputError("--hostfile", "a file with a host on each line", f"{path} ({why})") from None
-    hosts: Counter[str] = Counter()
+    slots_of: Counter[str] = Counter()
     for number, line in enumerate(lines, 1):
-        text = line.split("#")[0].strip()
+        text = line.split("#")[0].strip()  # without a comment
         if not text:
             continue
-        found = _LINE.fullmatch(text)
-        slots = int(found["colon"] or found["slots"] or 1) if found else 0
-        if not found or not slots:
+        match = _HOST_LINE.fullmatch(text)
+        slots = int(match["colon"] or match["slots"] or 1) if match else 0
+        if not match or not slots:
             got = f"{text!r} in line {number} of {path}"
             raise InputError("--hostfile", "a host on each line, such as node1 slots=32", got)
-        hosts[found["name"]] += slots
-    if not hosts:
+        slots_of[match["name"]] += slots
+    if not slots_of:
         raise InputError("--hostfile", "a file with a host on each line", f"no host in {path}")
-    return [Host(name, slots) for name, slots in hosts.items()]
+    return [Host(name, slots) for name, slots in slots_of.items()]
 
 
 def write_hostfile(path: Path, hosts: Sequence[Host], colon: bool) -> None:
@@ -114,7 +119,7 @@ def write_hostfile(path: Path, hosts: Sequence[Host], colon: bool) -> None:
 
 
 class HostCheck:
-    """Asks hosts whether they can run ranks: ssh must reach them, and find this interpreter at the same path.
+    """Asks hosts whether they can run ranks: ssh must reach them, and they must have this interpreter at the same path.
 
     Args:
         hosts: The hosts.
@@ -124,34 +129,34 @@ class HostCheck:
     def __init__(self, hosts: Sequence[Host], ssh: Sequence[str]) -> None:
         self._begun_at = time.monotonic()
         self._complaints = dict.fromkeys(hosts, "")
-        # Ask all other hosts at the same time. This host needs no question.
-        self._asked = {host: _ask(host, ssh) for host in hosts if not host.is_here}
+        # The processes of ssh that ask all other hosts at the same time. This host needs no question.
+        self._running = {host: _ask(host, ssh) for host in hosts if not host.is_here}
 
     def finished(self) -> bool:
-        """Return whether each host has answered, or has exceeded its time."""
-        late = time.monotonic() - self._begun_at > PATIENCE
-        for host, process in list(self._asked.items()):
-            if process.poll() is None and not late:
+        """Note the answers that have arrived. Return whether each host has answered, or has exceeded its time."""
+        is_late = time.monotonic() - self._begun_at > PATIENCE
+        for host, process in list(self._running.items()):
+            if process.poll() is None and not is_late:
                 continue
-            said = _end(process).strip().splitlines()
-            if process.returncode == _MISSING:
+            messages = _end(process).strip().splitlines()
+            if process.returncode == _CODE_OF_MISSING:
                 self._complaints[host] = f"has no {sys.executable}"
             elif process.returncode:  # negative if ssh was killed
-                self._complaints[host] = "does not answer" + (f" ({said[-1]})" if said else "")
-            del self._asked[host]
-        return not self._asked
+                self._complaints[host] = "does not answer" + (f" ({messages[-1]})" if messages else "")
+            del self._running[host]
+        return not self._running
 
     def complaints(self) -> dict[Host, str]:
-        """Wait for the answers; return the complaint about each host. It is "" if the host can run ranks."""
+        """Wait for the answers; return for each host the reason why it cannot run ranks, or "" if it can."""
         while not self.finished():
             time.sleep(0.05)
         return self._complaints
 
     def cancel(self) -> None:
         """Stop waiting for answers."""
-        for process in self._asked.values():
+        for process in self._running.values():
             _end(process)
-        self._asked = {}
+        self._running = {}
 
 
 def _ask(host: Host, ssh: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -167,7 +172,7 @@ def _ask(host: Host, ssh: Sequence[str]) -> subprocess.Popen[bytes]:
 def _end(process: subprocess.Popen[bytes]) -> str:
     """Kill ssh and its children, unless ssh has ended; return its messages."""
     if process.poll() is None:
-        with suppress(OSError):  # it has ended just now
+        with suppress(OSError):  # ssh may have ended just now
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     # Do not wait for the end of the pipe: a process that ssh left behind may hold it (ControlPersist).
@@ -178,7 +183,7 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 
 
 class AvailableHosts:
-    """The hosts of a run, of which some may be left out for a time.
+    """The hosts of a run. Hosts that do not answer are left out until they answer again.
 
     Args:
         hosts: All hosts.
@@ -191,9 +196,9 @@ class AvailableHosts:
         self._ssh = ssh
         self._say = say
         self._left_out: set[Host] = set()
-        self._answers: dict[Host, int] = {}  # consecutive answers of each host that is left out
+        self._num_answers: dict[Host, int] = {}  # the consecutive answers of each host that is left out
         self._check: HostCheck | None = None  # the unfinished check of these hosts
-        self._checked_at = self._chosen_at = 0.0
+        self._checked_at = self._chosen_at = 0.0  # the times of the last check, and of the last call of `choose`
 
     def choose(self) -> list[Host]:
         """Check all hosts; return the hosts that can run ranks, and report each change."""
@@ -208,29 +213,33 @@ class AvailableHosts:
             elif not complaints[host] and host in self._left_out:
                 self._say(f"{host.name} answers again: it is taken back")
         self._left_out = {host for host in self._hosts if complaints[host]}
-        self._answers = dict.fromkeys(self._left_out, 0)
+        self._num_answers = dict.fromkeys(self._left_out, 0)
         self._checked_at = self._chosen_at = time.monotonic()
         return [host for host in self._hosts if host not in self._left_out]
 
     def can_take_back(self) -> bool:
-        """Return whether to stop the run, so that hosts can be taken back. Called often; checks at intervals."""
+        """Return whether hosts can be taken back, so that the run should stop and begin again with them.
+
+        Call this often while the ranks work. It checks the hosts at intervals, and never waits for their answers.
+        """
         now = time.monotonic()
-        # The check runs while the ranks work, so this method never waits for it.
+        # Count the answers of a check that has finished.
         if self._check is not None:
             if not self._check.finished():
                 return False
             for host, complaint in self._check.complaints().items():
-                self._answers[host] = 0 if complaint else self._answers[host] + 1
+                self._num_answers[host] = 0 if complaint else self._num_answers[host] + 1
             self._check = None
         # Stopping a run costs time, so a host must answer steadily, and the ranks must have run for a while.
-        back = [host.name for host, answers in self._answers.items() if answers >= _ANSWERS_NEEDED]
-        if back and now - self._chosen_at > _LEAST_RUN:
-            self._say(f"{', '.join(back)} answers again: the run is stopped, and resumed with it")
-            self._answers = {}
+        steady = [host.name for host, number in self._num_answers.items() if number >= _ANSWERS_NEEDED]
+        if steady and now - self._chosen_at > _LEAST_RUN:
+            self._say(f"{', '.join(steady)} answers again: the run is stopped, and resumed with it")
+            self._num_answers = {}
             return True
-        if self._answers and now - self._checked_at > _CHECK_INTERVAL:
+        # Begin the next check.
+        if self._num_answers and now - self._checked_at > _CHECK_INTERVAL:
             self._checked_at = now
-            self._check = HostCheck(list(self._answers), self._ssh)
+            self._check = HostCheck(list(self._num_answers), self._ssh)
         return False
 
 
@@ -258,31 +267,32 @@ class Launcher:
 
         ranks: The number of ranks, for the command that the error suggests in a SLURM job.
         """
-        found = next(find_launchers(), None)
-        if found is None:
+        executable = next(find_launchers(), None)
+        if executable is None:
             cure = how_to_install("mpi")
             if "SLURM_JOB_ID" in os.environ:
                 cure += f" Or start the ranks by SLURM: srun --overcommit -n {ranks} python -m evolve.run …"
             raise InputError("mpirun", "an MPI launcher", "none", cure)
         # Intel MPI's mpirun is a shell script. It looks for the real launcher, mpiexec.hydra, in the PATH.
-        path = os.pathsep.join([str(Path(found).parent), os.environ.get("PATH", os.defpath)])
-        words, env = [found, "--version"], mpirun_environment() | {"PATH": path}
+        path = os.pathsep.join([str(Path(executable).parent), os.environ.get("PATH", os.defpath)])
+        words, env = [executable, "--version"], mpirun_environment() | {"PATH": path}
         try:
-            said = subprocess.run(
+            output = subprocess.run(
                 words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60, env=env
             ).stdout
         except (OSError, subprocess.SubprocessError) as error:
-            raise InputError("mpirun", f"a version from {found} --version", one_line(error)) from None
-        version = _library_version(said)
+            raise InputError("mpirun", f"a version from {executable} --version", one_line(error)) from None
+        version = _library_version(output)
         if version.startswith(_INTEL):  # a signal would end the shell script, and leave the launcher running
-            found = shutil.which("mpiexec.hydra", path=path) or found
+            executable = shutil.which("mpiexec.hydra", path=path) or executable
         # Since version 5, a job of Open MPI survives the death of ranks if mpirun has the option `--with-ft ulfm`.
-        return cls(found, "Open MPI" in said, re.search(r"\(Open MPI\) ([5-9]|\d\d)", said) is not None, version)
+        is_tolerant = re.search(r"\(Open MPI\) ([5-9]|\d\d)", output) is not None
+        return cls(executable, "Open MPI" in output, is_tolerant, version)
 
     def words(self, ranks: int, hosts: Sequence[Host], folder: Path) -> list[str]:
-        """Return the words of the command that starts ranks. There may be more ranks than cores.
+        """Return the words of the launcher's command, to which the caller appends the command of the ranks.
 
-        If the launcher is tolerant, its job survives the death of ranks.
+        There may be more ranks than cores. If the launcher is tolerant, the job survives the death of ranks.
 
         Args:
             ranks: The number of ranks; 0 for the size of the allocation.
@@ -300,17 +310,18 @@ class Launcher:
             words += ["-n", str(ranks)]
         if self.is_open_mpi:  # MPICH passes all environment variables to other hosts
             # `evolve launch` and `Supervisor.run` set these later; CONNECT only if the number of ranks is known.
-            later = {EXIT_CODE, COMMAND, CONNECT} if ranks else {EXIT_CODE, COMMAND}
-            for name in sorted(os.environ.keys() | later):
-                if name in _PASSED or name.startswith(_PASSED_GROUPS):
+            set_later = {EXIT_CODE, COMMAND, CONNECT} if ranks else {EXIT_CODE, COMMAND}
+            for name in sorted(os.environ.keys() | set_later):
+                if name in _PASSED_NAMES or name.startswith(_PASSED_PREFIXES):
                     words += ["-x", name]
         return words
 
     def environment(self, ssh: Sequence[str], folder: Path) -> dict[str, str]:
-        """Return the environment for the launcher. It lets root start ranks, which Open MPI refuses otherwise.
+        """Return the environment variables for the launcher, see `mpirun_environment`.
 
-        ssh: The words of the command that reaches other hosts. If they are empty, the launcher reaches hosts in its own
-            way.
+        Args:
+            ssh: The words of the command that reaches other hosts. If empty, the launcher reaches hosts in its own way.
+            folder: A directory for a script that calls ssh.
         """
         environment = mpirun_environment()
         if not ssh:
@@ -324,13 +335,13 @@ class Launcher:
         return environment | {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}
 
     def more_ranks_than_cores(self) -> list[str]:
-        """Return the options that allow more ranks than cores, and leave the placement to the system."""
+        """Return the options that allow more ranks than cores, and leave the choice of cores to the system."""
         # By default, Open MPI refuses more ranks than cores. Also by default, Open MPI and Intel MPI bind ranks to
         # cores, and two jobs on one machine get the same cores.
         if self.is_open_mpi:
             return ["--oversubscribe", "--bind-to", "none"]
-        user_pins = any(name.startswith("I_MPI_PIN") for name in os.environ)
-        return ["-genv", "I_MPI_PIN", "0"] if self.version.startswith(_INTEL) and not user_pins else []
+        user_has_chosen = any(name.startswith("I_MPI_PIN") for name in os.environ)
+        return ["-genv", "I_MPI_PIN", "0"] if self.version.startswith(_INTEL) and not user_has_chosen else []
 
 
 def check_start(argument: str) -> None:
@@ -373,32 +384,32 @@ def mpirun_words(ranks: int) -> list[str]:
 
 
 def mpirun_environment() -> dict[str, str]:
-    """Return the environment for mpirun. It lets root start ranks, which Open MPI refuses otherwise.
+    """Return the environment variables for mpirun. They let root start ranks, which Open MPI refuses otherwise.
 
     Open MPI also refuses to start without HOME, which a service of the system may lack.
     """
-    found = os.environ | (dict.fromkeys(_ROOT, "1") if os.geteuid() == 0 else {})
+    environment = os.environ | (dict.fromkeys(_ALLOW_ROOT, "1") if os.geteuid() == 0 else {})
     with suppress(RuntimeError):  # the user has no home directory
-        found.setdefault("HOME", str(Path.home()))
-    return found
+        environment.setdefault("HOME", str(Path.home()))
+    return environment
 
 
 def find_launchers() -> Iterator[str]:
     """Yield paths of launchers: beside the library in MPI4PY_LIBMPI, then beside this Python, then in the PATH."""
     # Ranks find each other only under the launcher of their library, so first look beside this library.
     library = os.environ.get("MPI4PY_LIBMPI")
-    places = [Path(library).resolve().parent.parent / "bin"] if library else []
-    for path in [*places, Path(sys.executable).parent]:
-        if os.access(path / "mpirun", os.X_OK):
-            yield str(path / "mpirun")
+    folders = [Path(library).resolve().parent.parent / "bin"] if library else []
+    for folder in [*folders, Path(sys.executable).parent]:
+        if os.access(folder / "mpirun", os.X_OK):
+            yield str(folder / "mpirun")
     for name in ("mpirun", "mpiexec"):
-        if found := shutil.which(name):
-            yield found
+        if path := shutil.which(name):
+            yield path
 
 
-def _library_version(said: str) -> str:
+def _library_version(output: str) -> str:
     """Return the name and version of the library from a launcher's output; the first line if no pattern matches."""
-    for name, pattern in _VERSIONS.items():
-        if found := re.search(pattern, said, re.M):
-            return f"{name} {found[1]}"
-    return said.partition("\n")[0]
+    for name, pattern in _VERSION_PATTERNS.items():
+        if match := re.search(pattern, output, re.M):
+            return f"{name} {match[1]}"
+    return output.partition("\n")[0]

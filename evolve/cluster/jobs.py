@@ -1,7 +1,7 @@
 """The two jobs that rank 0 gives to its workers: to evaluate a batch of episodes, and to answer questions.
 
-A job consists of items. It makes the messages that hand items out, and takes the results. A `WorkQueue` decides which
-worker gets which items.
+A job consists of items: episodes or questions. It makes the messages that hand out items, and collects the results. A
+`WorkQueue` decides which worker gets which items. `Coordinator` runs jobs.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from evolve.shapes import Int64
 Progress = Callable[[Purpose, int, int, int], None]
 """Called with the purpose of a batch, and the numbers of finished episodes, of all episodes, and of idle workers."""
 
-_MAX_DESCRIBED = 3  # failed episodes of an evaluation that are described
+_MAX_NAMED = 3  # the most episodes of an evaluation that warnings name
 _LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a question is abandoned
 _LOG = logging.getLogger("evolve")
 
@@ -51,8 +51,8 @@ class Evaluation:
     progress: Progress
     tables: PopulationResults
 
-    item = "episode"
-    """The name of an item, for messages."""
+    item_noun = "episode"
+    """The word for an item in warnings."""
     uneven = True
     """Whether items may take unequal times."""
 
@@ -62,13 +62,13 @@ class Evaluation:
         """Seconds that a worker may be silent while it has items of this job."""
         self.seconds = np.zeros((2, len(self.hosts)))
         """[2, R]: the seconds of each rank at work, and in environments."""
-        # Results name genomes and episodes, but the queue counts indices in the batch.
-        # [C, most]: the index in the batch of each pair (genome, episode).
-        most = int(self.batch.episodes.max(initial=0)) + 1
-        self._indices: Int64 = np.zeros((len(self.batch.genomes), most), np.int64)
+        # Results name genomes and episodes, but the queue knows only indices in the batch. So this table [C, E] has the
+        # index of each pair (genome, episode).
+        E = int(self.batch.episodes.max(initial=0)) + 1
+        self._indices: Int64 = np.zeros((len(self.batch.genomes), E), np.int64)
         self._indices[self.batch.rows, self.batch.episodes] = np.arange(len(self.batch))
-        self._done = 0
-        self._described: set[int] = set()  # the indices of the failed episodes that a warning has described
+        self._num_finished = 0
+        self._named: set[int] = set()  # the indices of the failed episodes that a warning has named
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -77,13 +77,13 @@ class Evaluation:
         """Return the message that hands out some episodes [n], with their genomes."""
         return Chunk(self.serial, self.batch.take(items))
 
-    def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
-        """Collect new results, and tell the queue that their episodes are finished; or report a failed episode."""
+    def handle(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
+        """Collect new results, and mark their episodes as finished in the queue; or report a failed episode."""
         match message:
             case FailedEpisode(_, failure):
                 self.report(failure, worker)
             case ChunkResults(_, busy_seconds, environment_seconds, results):
-                # The worker has spent this time, even if the results of another worker came first.
+                # Count the worker's time also if the queue already has results of these episodes from another worker.
                 self.seconds[:, worker] += busy_seconds, environment_seconds
                 if queue.finish(worker, self._indices[results.genomes, results.episodes]):
                     self.collect(results, queue.idle)
@@ -94,14 +94,15 @@ class Evaluation:
         self._advance(len(results), idle)
 
     def _advance(self, n: int, idle: int) -> None:
-        self._done += n
-        self.progress(Purpose(self.batch.purpose), self._done, len(self), idle)
+        """Report the progress after n further episodes."""
+        self._num_finished += n
+        self.progress(Purpose(self.batch.purpose), self._num_finished, len(self), idle)
 
     def report(self, failure: EpisodeFailure, rank: int) -> None:
-        """Raise EpisodeError, or warn that the episode failed, as the experiment asks."""
-        which, key = self._name(failure.genome, failure.episode)
+        """Raise EpisodeError if `spec.on_failure` is "stop", else warn that the episode failed."""
+        which, key = self._name_and_key(failure.genome, failure.episode)
         where = f"on rank {rank} ({self.hosts[rank]})"
-        if failure.seed >= 0:  # the rank that played the episode was not lost
+        if failure.seed >= 0:  # -1 if the rank that played the episode was lost
             step = f"step {failure.step}" if failure.step else "reset"
             where = f"in {step}, environment seed {failure.seed}, {where}"
         message = failure.message.rstrip()
@@ -109,23 +110,25 @@ class Evaluation:
             raise EpisodeError(which, f"{where}:\n{message}", key)
         index = int(self._indices[failure.genome, failure.episode])
         # A worker may be lost between this report and its results. Another worker then reports the episode again.
-        if index not in self._described and len(self._described) < _MAX_DESCRIBED:
-            self._described.add(index)
+        if index not in self._named and len(self._named) < _MAX_NAMED:
+            self._named.add(index)
             # In training the candidate's fitness is NaN, the worst. Means of held-out returns leave the episode out.
-            counts = "counts as the worst" if self.batch.purpose == Purpose.EPISODE else "has no return"
-            _LOG.warning("%s failed and %s, %s: %s", which, counts, where, exception_line(message))
+            effect = "counts as the worst" if self.batch.purpose == Purpose.EPISODE else "has no return"
+            _LOG.warning("%s failed and %s, %s: %s", which, effect, where, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss, idle: int) -> None:
         """Record episodes [n] as failed, because workers hang or die in them.
 
-        loss: The loss of the last worker that played them. idle: The number of idle workers.
+        Args:
+            items: The episodes.
+            loss: The loss of the last worker that played them.
+            idle: The number of idle workers.
         """
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
             limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"
             why = f"it hangs in native code, for longer than {limit}"
-        # The size O of the moments of observations: 0 if observations are not normalized.
-        observation_size = self.batch.normalizers.shape[2]
+        observation_size = self.batch.normalizers.shape[2]  # 0 if observations are not normalized
         for item in items.tolist():
             genome, episode = int(self.batch.rows[item]), int(self.batch.episodes[item])
             self.report(EpisodeFailure(genome, episode, seed=-1, step=-1, message=why), loss.worker)
@@ -138,25 +141,25 @@ class Evaluation:
         if loss.fate == Fate.HANG:
             left = pluralize(queue.unfinished, "episode")
             raise RunError(f"every remaining worker hangs, with {left} to play; rank 0 could hang on them, too")
-        named = self.name_some(queue.last_in_hand) if loss.fate == Fate.DEATH else ""
-        last = f"; the episodes with which the last worker died come last: {named}" if named else ""
-        _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", last)
+        names = self.first_names(queue.items_of_last_worker) if loss.fate == Fate.DEATH else ""
+        order = f"; the episodes with which the last worker died come last: {names}" if names else ""
+        _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", order)
 
     def finish(self) -> PopulationResults:
-        """Return all results so far. Warn of failed episodes that were not described."""
+        """Return all results. Warn of the failed episodes that no warning has named."""
         failed = int(np.count_nonzero(np.isnan(self.tables.returns[self.batch.rows, self.batch.episodes])))
-        if failed > len(self._described):
-            _LOG.warning("… and %d more", failed - len(self._described))
+        if failed > len(self._named):
+            _LOG.warning("… and %d more", failed - len(self._named))
         return self.tables
 
-    def name_some(self, items: Int64) -> str:
-        """Return the names of the first few of some episodes [n]."""
-        rows, episodes = self.batch.rows[items], self.batch.episodes[items]
-        some = zip(rows[:_MAX_DESCRIBED].tolist(), episodes[:_MAX_DESCRIBED].tolist(), strict=True)
-        more = " …" if len(items) > _MAX_DESCRIBED else ""
-        return "; ".join(self._name(row, episode)[0] for row, episode in some) + more
+    def first_names(self, items: Int64) -> str:
+        """Return the names of the first episodes among the items [n]."""
+        first = items[:_MAX_NAMED]
+        pairs = zip(self.batch.rows[first].tolist(), self.batch.episodes[first].tolist(), strict=True)
+        more = " …" if len(items) > _MAX_NAMED else ""
+        return "; ".join(self._name_and_key(genome, episode)[0] for genome, episode in pairs) + more
 
-    def _name(self, genome: int, episode: int) -> tuple[str, tuple[int, int, int, int]]:
+    def _name_and_key(self, genome: int, episode: int) -> tuple[str, tuple[int, int, int, int]]:
         """Return the name of an episode, and its key (purpose, generation, candidate, episode)."""
         purpose = Purpose(self.batch.purpose)
         generation = int(self.batch.keys[genome, 0])
@@ -168,23 +171,22 @@ class Evaluation:
 
 
 class Inquiry:
-    """Questions, which workers answer.
+    """Questions that workers answer.
 
     Args:
         serial: The number of the job.
         questions: The questions; each is an item.
         max_episode_seconds: The limit of an episode in seconds. Rank 0 waits at least this long for an answer, because
-            a worker may first finish an episode of an abandoned evaluation.
+            a worker may first finish an episode of an evaluation that was stopped.
     """
 
-    item = "question"
+    item_noun = "question"
     uneven = False
 
     def __init__(self, serial: int, questions: Sequence[Buffer], max_episode_seconds: float) -> None:
         self.serial = serial
         self.patience = max(_LONGEST_ANSWER, max_episode_seconds)
-        # A message has one question.
-        self.chunk_sizes = lambda _items, _workers: itertools.repeat(1)
+        self.chunk_sizes = lambda _items, _workers: itertools.repeat(1)  # a message has one question
         self.answers: list[tuple[int, Buffer] | None] = [None] * len(questions)
         """The worker that answered each question, with its answer; None for a question without an answer."""
         self._questions = questions
@@ -197,8 +199,8 @@ class Inquiry:
         (number,) = items.tolist()
         return Question(self.serial, number, self._questions[number])
 
-    def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
-        """Keep an answer."""
+    def handle(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
+        """Keep an answer, and mark its question as finished in the queue."""
         if isinstance(message, Answer) and queue.finish(worker, np.array([message.number])):
             self.answers[message.number] = worker, message.content
 

@@ -1,11 +1,14 @@
 """The messages between ranks, and their encoding as bytes without pickle.
 
-A message is a record (a frozen dataclass), and travels as one buffer, its frame. The fields of a record are arrays,
-numbers, texts, or other records. A leaf is an array, a number or a text, in the message or in one of its records.
+A message is a record (a frozen dataclass), and travels as one buffer, its frame. The fields of a record are other
+records, or leaves: arrays, numbers and texts.
 
-A frame begins with the size of its header, an int64. The header is JSON: the kind of the message, and the leaves in the
-order of the fields. Of an array it has the type and the shape; the bytes of the arrays follow, each aligned to eight
-bytes. Both ends know the fields of a kind, so a frame does not name them.
+A frame begins with the size of its header, an int64. The header is a JSON list: the number of the message's type, and
+all leaves in the order of the fields. In place of an array it has the array's dtype and shape. The bytes of the arrays
+follow the header, each array aligned to eight bytes. Both ends know the fields of each type, so a frame does not name
+them.
+
+A job is the evaluation of a batch of episodes, or a list of questions (`jobs.py`). `serial` is the number of a job.
 """
 
 import json
@@ -28,7 +31,8 @@ class Setup:
 
     experiment: The TOML text of the experiment.
     versions: The versions of packages on rank 0 (JSON). The worker must have the same versions.
-    trial: The fingerprints of an episode on rank 0 (JSON, `RolloutSpec.trial`). The worker must play the same episode.
+    trial: The fingerprints of an episode on rank 0 (JSON, `RolloutSpec.trial`). The worker plays this episode, too, and
+        must get the same fingerprints.
     """
 
     experiment: str
@@ -38,9 +42,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class Chunk:
-    """To a worker: episodes to play with the rollout of the last setup, for the job `serial`.
+    """To a worker: episodes to play with the rollout of the last setup.
 
-    Genomes that are not in memory do not travel: the worker generates them from the shared state.
+    Genomes that are not in memory are not sent: the worker generates them from the shared state.
     """
 
     serial: int
@@ -49,14 +53,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Update:
-    """To a worker: bytes for `SharedState.update`, such as a strategy's results. Later chunks and questions need it."""
+    """To a worker: bytes for `SharedState.update`, such as the fitness values for a strategy's `tell`."""
 
     content: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Question:
-    """To a worker: question `number` of a job, for `SharedState.answer`. A job is a batch or a list of questions."""
+    """To a worker: question `number` of a job, for `SharedState.answer`."""
 
     serial: int
     number: int
@@ -74,7 +78,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class ChunkResults:
-    """To the coordinator: results, the busy seconds since the last results, and their part spent in environments."""
+    """To the coordinator: results, and the seconds that the worker was busy since its last results.
+
+    environment_seconds: The part of `busy_seconds` that was spent in environments.
+    """
 
     serial: int
     busy_seconds: float
@@ -84,7 +91,7 @@ class ChunkResults:
 
 @dataclass(frozen=True)
 class FailedEpisode:
-    """To the coordinator: an episode failed. Its result, a return of NaN, follows."""
+    """To the coordinator: an episode failed. Its result, with a return of NaN, follows in `ChunkResults`."""
 
     serial: int
     failure: EpisodeFailure
@@ -111,14 +118,17 @@ class StopRequest:
 
 @dataclass(frozen=True)
 class Kill:
-    """To a worker: kill the process `pid`, a rank that hangs. It is on the same host as this worker."""
+    """To a worker: kill the process `pid` on the worker's host. It is a rank that hangs."""
 
     pid: int
 
 
 @dataclass(frozen=True)
 class Dismiss:
-    """To a worker: drop all work, and return `answer` from `serve`. From a worker, with an empty answer: it leaves."""
+    """To a worker: drop all work, and return `answer` from `serve`.
+
+    The worker confirms by a `Dismiss` with an empty answer.
+    """
 
     answer: NDArray[np.uint8]
 
@@ -129,83 +139,89 @@ class Ended:
 
 
 JobMessage = ChunkResults | Answer | FailedEpisode
-"""The messages to the coordinator that belong to a job; `serial` is the number of the job."""
+"""The messages to the coordinator that belong to a job."""
 Message = (
     Setup | Chunk | Update | Question | JobMessage | Heartbeat | WorkerError | StopRequest | Kill | Dismiss | Ended
 )
-_KINDS: tuple[type[Any], ...] = get_args(Message)
+_TYPES: tuple[type[Any], ...] = get_args(Message)
 
 
 def encode(message: Message) -> NDArray[np.uint8]:
     """Return the frame of a message."""
-    return frame_of(message, _KINDS)
+    return frame_of(message, _TYPES)
 
 
 def decode(frame: NDArray[np.uint8]) -> Message:
     """Return the message of a frame; its arrays are views into the frame."""
-    return record_of(frame, _KINDS)
+    return record_of(frame, _TYPES)
 
 
-def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
-    """Return the frame of a record. Its type must be one of `kinds`."""
-    header: list[Any] = [kinds.index(type(record))]
-    parts: list[Any] = []
+def frame_of(record: Any, types: Sequence[type[Any]]) -> NDArray[np.uint8]:
+    """Return the frame of a record. Its type must be one of `types`, the same list as for `record_of`."""
+    header: list[Any] = [types.index(type(record))]
+    arrays: list[Any] = []
     for leaf in _leaves(type(record), _without_lazy_genomes(record)):
         if isinstance(leaf, np.ndarray):
             header.append([leaf.dtype.str, leaf.shape])
-            parts += (np.ascontiguousarray(leaf), bytes(-leaf.nbytes % 8))
+            arrays += (np.ascontiguousarray(leaf), bytes(_padding(leaf.nbytes)))
         else:
             header.append(leaf)
     text = json.dumps(header, default=np.generic.item).encode()  # a number may have a type of NumPy
-    text += b" " * (-len(text) % 8)
-    return np.frombuffer(bytearray().join([struct.pack("<q", len(text)), text, *parts]), np.uint8)
+    text += b" " * _padding(len(text))
+    # A `bytearray` makes the frame writable, as received frames are.
+    return np.frombuffer(bytearray().join([struct.pack("<q", len(text)), text, *arrays]), np.uint8)
 
 
-def record_of(frame: NDArray[np.uint8], kinds: Sequence[type[Any]]) -> Any:
+def record_of(frame: NDArray[np.uint8], types: Sequence[type[Any]]) -> Any:
     """Return the record of a frame; its arrays are views into the frame."""
     (size,) = struct.unpack_from("<q", frame.data)
-    kind, *leaves = json.loads(frame[8 : 8 + size].tobytes())
-    return _build(kinds[kind], _read(frame, 8 + size, leaves))
+    number, *leaves = json.loads(frame[8 : 8 + size].tobytes())
+    return _build(types[number], _with_arrays(leaves, frame, 8 + size))
+
+
+def _padding(size: int) -> int:
+    """Return the number of bytes to add to a size, so that it is a multiple of eight."""
+    return -size % 8
 
 
 def _without_lazy_genomes(record: Any) -> Any:
-    """Return a record without genomes that are not in memory, because those do not travel."""
+    """Return a record without genomes that are not in memory, because they are not sent."""
     if isinstance(record, Chunk) and not isinstance(record.batch.genomes, Genomes):
         return replace(record, batch=replace(record.batch, genomes=NO_GENOMES))
     return record
 
 
-def _read(frame: NDArray[np.uint8], at: int, leaves: list[Any]) -> Iterator[Any]:
-    """Yield the leaves of a header, with arrays in place of their types and shapes. at: where the arrays begin."""
+def _with_arrays(leaves: list[Any], frame: NDArray[np.uint8], offset: int) -> Iterator[Any]:
+    """Yield the leaves of a header, with arrays in place of dtypes and shapes. offset: the first byte of the arrays."""
     for leaf in leaves:
         if isinstance(leaf, list):
             dtype, shape = leaf
-            array: NDArray[Any] = np.ndarray(shape, dtype, frame.data, at)
-            at += array.nbytes + -array.nbytes % 8
+            array: NDArray[Any] = np.ndarray(shape, dtype, frame.data, offset)
+            offset += array.nbytes + _padding(array.nbytes)
             yield array
         else:
             yield leaf
 
 
-def _build(kind: Any, leaves: Iterator[Any]) -> Any:
-    # All records take their leaves from one iterator, in the order of the fields.
-    parts = _records(kind).values()
-    return kind(*[next(leaves) if part is None else _build(part, leaves) for part in parts])
+def _build(record_type: Any, leaves: Iterator[Any]) -> Any:
+    """Return a record of a type. It and the records in it take their leaves from one iterator."""
+    types = _inner_types(record_type).values()
+    return record_type(*[next(leaves) if inner is None else _build(inner, leaves) for inner in types])
 
 
-def _leaves(kind: Any, record: Any) -> Iterator[Any]:
+def _leaves(record_type: Any, record: Any) -> Iterator[Any]:
     """Yield the leaves of a record, and of the records in it, in the order of the fields."""
-    for name, part in _records(kind).items():
+    for name, inner in _inner_types(record_type).items():
         value = getattr(record, name)
-        if part is None:
+        if inner is None:
             yield value
         else:
-            yield from _leaves(part, value)
+            yield from _leaves(inner, value)
 
 
 @cache
-def _records(kind: Any) -> dict[str, Any]:
-    """Return a dictionary: the name of each field of a kind, and the kind of the record in it; None for a leaf."""
+def _inner_types(record_type: Any) -> dict[str, Any]:
+    """Return the type of the record in each field of a type, by the field's name; None for a leaf."""
     # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
-    parts = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(kind).items()}
-    return {name: part if is_dataclass(part) else None for name, part in parts.items()}
+    hints = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(record_type).items()}
+    return {name: hint if is_dataclass(hint) else None for name, hint in hints.items()}

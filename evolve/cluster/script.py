@@ -1,18 +1,17 @@
 """Lets a Python script use several ranks.
 
-If a launcher started the script on every rank, all ranks call the same functions (`Collective`). Rank 0 does the work,
-and every rank returns the answer of rank 0.
+If a launcher started the script on every rank, all ranks call the same functions (`Collective`). Rank 0 coordinates the
+work, and every rank returns the answer of rank 0.
 
-Otherwise a script may start ranks with mpirun (`StartedRanks`). A socket connects the script with rank 0. If the script
-ends, even by SIGKILL, rank 0 reads the end of the stream and stops. When the script is done with the ranks, it closes
-the socket, and kills the ranks that do not stop by themselves.
+Otherwise a script may start ranks with mpirun (`StartedRanks`). A socket connects the script with rank 0 (`Link`). If
+the script ends, even by SIGKILL, rank 0 reads the end of the stream and stops. When the script needs the ranks no more,
+it closes the socket, and kills the ranks that do not stop by themselves.
 """
 
 import atexit
 import json
 import os
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -34,7 +33,7 @@ from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
 from evolve.errors import RunError, Setting, error_from_json, error_to_json, on_error
 
-_ANSWER, _ERROR = b"A", b"E"  # the first byte of what rank 0 sends to end `follow`
+_ANSWER, _ERROR = b"A", b"E"  # the first byte of the message by which rank 0 ends `follow` on another rank
 ON_ALL_RANKS = "_raised_on_all_ranks"
 """The attribute that marks an error that all ranks raise."""
 _SOCKET = "EVOLVE_SCRIPT"
@@ -42,22 +41,23 @@ _SOCKET = "EVOLVE_SCRIPT"
 _SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
 """The variable with the script's `sys.path` (JSON), so that the ranks find the modules that the script finds."""
 _PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
-_LENGTH = struct.Struct("!Q")  # in front of each message on the socket
-_MAX_SOCKET_PARENT = 84  # bytes of PARENT; the socket PARENT/evolve-xxxxxxxx/s has at most 104 or 108, by system
+_LENGTH_BYTES = 8  # of the length in front of each message on the socket
+# The longest PARENT, in bytes, of the socket PARENT/evolve-xxxxxxxx/s: systems allow paths of at most 104 or 108 bytes.
+_MAX_SOCKET_PARENT = 84
 _STOP_SECONDS, _STOP_SECONDS_PER_RANK = 10.0, 0.1
 """The time that ranks have to stop by themselves: the first number of seconds, and the second number for each rank.
 `dismiss` needs up to half of this time for workers in an episode, and the other half for its last messages."""
 _TERMINATE_SECONDS = 3.0  # the time that mpirun has to end the ranks
 _THREAD = threading.local()  # `leads`: whether this thread does the work of rank 0, for which the other ranks wait
-_RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # closed when the script exits
+_RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # the ranks to close when the script exits
 
 
 @cache
 def all_ranks() -> Transport:
     """Return the transport of this process: MPI's ranks if a launcher started several, else this process alone.
 
-    An exception that ends the script on one of several ranks ends all ranks, because the others would wait forever. For
-    an end without an exception see `announce_end`.
+    If an exception ends the script on one rank, all ranks end (`end_all`), because the others would wait forever. If
+    the script ends without an exception, the others are informed (`announce_end`).
     """
     transport = connect()
     if transport.size > 1:
@@ -67,39 +67,39 @@ def all_ranks() -> Transport:
 
 
 def announce_end(transport: Transport) -> None:
-    """Tell other ranks that the script of this rank has ended: rank 0 tells all ranks, and the others tell rank 0.
+    """Send `Ended`, because the script of this rank has ended: rank 0 to all ranks, and the others to rank 0.
 
-    Rank 0 goes on without a rank whose script has ended. If the script of rank 0 has ended, the other ranks stop
-    waiting for rank 0, and rank 0 ends ranks that hang.
+    Rank 0 goes on without a rank that has sent `Ended`. If rank 0 has sent it, the other ranks do not wait for rank 0
+    any more, and rank 0 ends ranks that hang.
     """
     frame = messages.encode(messages.Ended())
-    others = set(range(1, transport.size)) if transport.rank == 0 else {0}
-    for rank in others:
+    receivers = set(range(1, transport.size)) if transport.rank == 0 else {0}
+    for rank in receivers:
         transport.send(rank, frame)
     # Most ranks end together. Receive their messages, because some versions of MPI warn of messages left over.
-    await_ends(transport, others, patience=1.0)
+    await_ends(transport, receivers, patience=1.0)
     transport.flush(patience=1.0)
     if transport.rank == 0 and not all_have_left(transport):
         try:
             sys.stdout.flush()
         finally:
-            # MPI_Finalize would wait forever for a rank that hangs. The code is 0, as no exception ended this script.
+            # MPI_Finalize would wait forever for a rank that hangs. The exit code is 0: no exception ended this script.
             transport.abort(0)
 
 
-def end_all(transport: Transport, report: Callable[..., object], *raised: Any) -> None:
-    """Report an exception that ends this rank. End the other ranks, too, unless they end by the same exception.
+def end_all(transport: Transport, print_error: Callable[..., object], *raised: Any) -> None:
+    """Print an exception that ends this rank. End the other ranks, too, unless they end by the same exception.
 
     Args:
-        transport: To the other ranks.
-        report: The former `sys.excepthook`.
-        raised: The arguments of `report`: a type, an exception, a traceback.
+        transport: Connects this rank with the other ranks.
+        print_error: The former `sys.excepthook`.
+        raised: The arguments of `print_error`: a type, an exception, a traceback.
     """
     try:
-        report(*raised)
+        print_error(*raised)
         sys.stdout.flush()
     finally:
-        # The other ranks wait for this rank, so end them even if the report cannot be written.
+        # The other ranks wait for this rank, so end them even if the exception cannot be printed.
         _, error, _ = raised
         if not (hasattr(error, ON_ALL_RANKS) and all_have_left(transport)):
             transport.abort(1)
@@ -113,13 +113,13 @@ class Collective:
 
     Args:
         make_rollout: Makes a rollout from an experiment's TOML text.
-        shared: The state that rank 0 updates on the other ranks.
+        shared: The copy of the shared state on this rank.
     """
 
     def __init__(self, make_rollout: MakeRollout, shared: SharedState) -> None:
         self._shared = shared
         self.transport = Transport() if getattr(_THREAD, "leads", False) else all_ranks()
-        """The transport between the ranks."""
+        """The transport between the ranks; this rank alone inside a callback."""
         self._rollouts = KeptRollouts(make_rollout)
         self.stop_reason: Callable[[], str | None] = lambda: None
         """Called often by rank 0; returns a reason to stop early, or None."""
@@ -131,18 +131,18 @@ class Collective:
 
     def coordinator(self) -> Coordinator:
         """Return a coordinator of the other ranks; for rank 0 only."""
-        return Coordinator(self.transport, self._rollouts, self._reason, exit_on_hang=False)
+        return Coordinator(self.transport, self._rollouts, self._current_reason, exit_on_hang=False)
 
-    def _reason(self) -> str | None:
-        return self.stop_reason()
+    def _current_reason(self) -> str | None:
+        return self.stop_reason()  # which may be set after the coordinator was made
 
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
         """Do `work` on rank 0. Each rank closes its environments, and returns the answer or raises the error."""
         with closing(self):
             if not self.leads:
                 return self.follow(self.close)
-            # Calls may be nested, so the outer value is restored at the end.
-            outer = getattr(_THREAD, "leads", False)
+            # A callback may call this method again, so restore the former value at the end.
+            former = getattr(_THREAD, "leads", False)
             try:
                 _THREAD.leads = True
                 answer = work(self.coordinator())
@@ -151,7 +151,7 @@ class Collective:
                 self.release_error(error)
                 raise
             finally:
-                _THREAD.leads = outer
+                _THREAD.leads = former
             self.release(answer)
             return answer
 
@@ -160,13 +160,13 @@ class Collective:
         self._rollouts.close()
 
     def follow(self, before_leaving: Callable[[], None] = lambda: None) -> bytes:
-        """Serve rank 0 until rank 0 releases this rank; return rank 0's answer or raise rank 0's error.
+        """Work for rank 0 until it releases this rank; return the answer or raise the error that rank 0 has sent.
 
         before_leaving: As for `serve`.
         """
         answer = serve(self.transport, self._rollouts, lambda: None, self._shared, before_leaving)
         if answer[:1] == _ERROR:
-            # All ranks raise this error. The mark tells `end_all` that no rank has to be ended by force.
+            # All ranks raise this error, so `end_all` need not end other ranks by force.
             error = error_from_json(answer[1:])
             setattr(error, ON_ALL_RANKS, True)
             raise error
@@ -215,14 +215,15 @@ class Link:
     def send(self, content: bytes) -> None:
         """Send a message."""
         with self._sending, suppress(OSError):
-            self._end.sendall(_LENGTH.pack(len(content)) + content)
+            self._end.sendall(len(content).to_bytes(_LENGTH_BYTES) + content)
 
     def receive(self) -> bytes | None:
         """Return the next message; None if the other end has closed."""
-        length = self._read(_LENGTH.size)
-        return None if length is None else self._read(*_LENGTH.unpack(length))
+        length = self._read(_LENGTH_BYTES)
+        return None if length is None else self._read(int.from_bytes(length))
 
     def _read(self, size: int) -> bytes | None:
+        """Return the next `size` bytes; None if the other end closes before."""
         # `recv` allocates as many bytes as it may receive, so ask for at most 1 MiB at a time.
         content = bytearray()
         with suppress(OSError):
@@ -231,7 +232,7 @@ class Link:
         return bytes(content) if len(content) == size else None
 
     def close(self) -> None:
-        """Close this end. If another thread waits in `receive`, `receive` returns None there."""
+        """Close this end. If another thread waits in `receive`, its call returns None."""
         with suppress(OSError):
             # `close` alone would not wake a thread that waits in `recv`.
             self._end.shutdown(socket.SHUT_RDWR)
@@ -253,15 +254,17 @@ class StartedRanks:
     def __init__(self, workers: int, function: str) -> None:
         check_start("workers")
         module, _, name = function.partition(":")
-        limit = begin_seconds(workers + 1)
-        self._stop_seconds = _STOP_SECONDS + _STOP_SECONDS_PER_RANK * (workers + 1)
         words = [*mpirun_words(workers + 1), sys.executable, "-c", f"{_PROGRAM}from {module} import {name}; {name}()"]
+        begin_limit = begin_seconds(workers + 1)
+        self._stop_seconds = _STOP_SECONDS + _STOP_SECONDS_PER_RANK * (workers + 1)
         self._pid = os.getpid()
+        # Make a folder for the socket.
         parent = tempfile.gettempdir()
         if len(os.fsencode(parent)) > _MAX_SOCKET_PARENT:
             parent = "/tmp"
         self._folder = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True, dir=parent)
         path = str(Path(self._folder.name) / "s")
+        # Listen, start the ranks, and wait until rank 0 connects.
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(1)
@@ -277,35 +280,36 @@ class StartedRanks:
                 process_group=0,  # Ctrl-C then reaches this process alone
             )
             with on_error(self._end):
-                self.link = self._accept(listener, limit)
+                self.link = self._accept(listener, begin_limit)
                 """The link to rank 0."""
         _RUNNING.add(self)
 
-    def _accept(self, listener: socket.socket, limit: float) -> Link:
-        deadline = time.monotonic() + limit
+    def _accept(self, listener: socket.socket, begin_limit: float) -> Link:
+        """Return the link to rank 0. Raises RunError if rank 0 does not connect within `begin_limit` seconds."""
+        deadline = time.monotonic() + begin_limit
         while time.monotonic() < deadline:
             with suppress(TimeoutError):
-                end = listener.accept()[0]
+                end, _ = listener.accept()
                 end.settimeout(None)
                 return Link(end)
             if self._process.poll() is not None:
                 raise self.unexpected_end()
         cure = f"Set {CONNECT} if they need more time."
-        raise RunError(f"the ranks did not begin within {limit:g} s: mpirun is killed. {cure}")
+        raise RunError(f"the ranks did not begin within {begin_limit:g} s: mpirun is killed. {cure}")
 
     def unexpected_end(self, *cure: str | Setting) -> RunError:
-        """Return the error for ranks that gave no answer. First wait until they end, or have had time to stop.
+        """Wait until the ranks end, at most `_stop_seconds`; return the error for ranks that gave no answer.
 
         cure: A sentence at the end of the error.
         """
         self._wait(self._stop_seconds)
         code = self._process.poll()
-        ended = "the ranks have not ended" if code is None else f"the ranks ended with code {code}"
-        return RunError(f"{ended}; stderr has their messages. ", *cure)
+        end = "the ranks have not ended" if code is None else f"the ranks ended with code {code}"
+        return RunError(f"{end}; stderr has their messages. ", *cure)
 
     def close(self) -> None:
         """Let the ranks stop by themselves. Kill ranks that have not stopped in time, see `_STOP_SECONDS`."""
-        # A process that was forked from the script has copies of its objects, but the ranks belong to the script.
+        # A process that was forked from the script has a copy of this object, but the ranks belong to the script.
         if os.getpid() != self._pid:
             return
         _RUNNING.discard(self)

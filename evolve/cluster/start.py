@@ -1,7 +1,8 @@
-"""Connects the ranks at the start of a job. If a rank is missing, one of the others names it, and all end.
+"""Connects the ranks at the start of a job (`connect`). If a rank is missing, another rank names it, and all end.
 
-The ranks wait for each other within a limit, and tell rank 0 their hosts. The limits belong to a job and not to an
-experiment, so environment variables set them.
+The ranks wait for each other within a limit (`StartWatch`). Then each rank sends rank 0 its host and its cores, and
+receives its share of the cores (`introduce`). The limits belong to a job and not to an experiment, so environment
+variables set them.
 """
 
 import ctypes
@@ -30,23 +31,20 @@ SILENCE = "EVOLVE_SILENCE_SECONDS"
 """The variable that sets the seconds for which a host may be silent."""
 _SILENCE = 30.0
 
-# Constants of PMIx.
+# Constants of PMIx, the interface to the launcher of Open MPI.
 _RUNNING, _CONNECTED, _TERMINATED, _ERROR, _ABORTING = 5, 6, 20, 50, 58  # PMIX_PROC_STATE_…
-_STRING = 3
-_DATA_ARRAY, _PROC_INFO = 39, 38
+_STRING, _PROC_INFO, _DATA_ARRAY = 3, 38, 39  # types of data
 _NAMESPACE = "PMIX_NAMESPACE"
 
 WATCH_EVERY = 1.0
 """Seconds between two checks of whether all ranks still live."""
-# If not all ranks come, one rank prints the reason and ends the job. Each rank waits for its turn, and ranks that know
-# more have earlier turns. Turn n begins n · `_TURN_SECONDS` after the rank has noticed that other ranks are missing.
-# The answer of the launcher determines the turns during MPI_Init. Later, or without an answer, rank 0 has turn 0. Ranks
-# 1 to `_LAST_IN_ORDER` divide the time from turn 2 to turn 3 among them, in their order. Higher ranks wait for turn 3.
+# If not all ranks come, one rank prints the reason and ends the job. Each rank waits for its turn, see `_turn`. Turn n
+# begins n · `_TURN_SECONDS` after the rank has noticed that other ranks are missing.
 _TURN_SECONDS = 3.0
 _LAST_IN_ORDER = 9
-_NAMED = 5  # the largest number of ranks that a message names
+_MOST_NAMED = 5  # ranks in a message
 _MOST_WATCHED = 512  # ranks with a keepalive connection: a process may have a thousand open files
-_UNKNOWN = "?"
+_UNKNOWN_HOST = "?"
 
 
 def silence_seconds() -> float:
@@ -57,7 +55,7 @@ def silence_seconds() -> float:
 # Structures of PMIx.
 class _Info(ctypes.Structure):
     _fields_ = (("key", ctypes.c_char * 512), ("flags", ctypes.c_uint64), ("type", ctypes.c_uint64),
-                ("data", ctypes.c_void_p), ("rest", ctypes.c_char * 16))  # fmt: skip
+                ("data", ctypes.c_void_p), ("unused", ctypes.c_char * 16))  # fmt: skip
 
 
 class _Query(ctypes.Structure):
@@ -104,19 +102,19 @@ def launched_ranks(library: ctypes.CDLL) -> list[LaunchedRank]:
         return []
     # Ask for the table of all processes of this job.
     text = ctypes.create_string_buffer(namespace.encode())
-    about = _Info(b"pmix.nspace", 0, _STRING, ctypes.cast(text, ctypes.c_void_p), b"")
-    query = _Query((ctypes.c_char_p * 2)(b"pmix.qry.ptable", None), ctypes.pointer(about), 1)
-    found, count = ctypes.POINTER(_Info)(), ctypes.c_size_t()
-    # The memory of PMIx's answers is never freed: there are only a few.
-    failed = library.PMIx_Query_info(ctypes.byref(query), ctypes.c_size_t(1), ctypes.byref(found), ctypes.byref(count))
+    job_name = _Info(b"pmix.nspace", 0, _STRING, ctypes.cast(text, ctypes.c_void_p), b"")
+    query = _Query((ctypes.c_char_p * 2)(b"pmix.qry.ptable", None), ctypes.pointer(job_name), 1)
+    answer, count = ctypes.POINTER(_Info)(), ctypes.c_size_t()
+    # The memory of the answer is never freed, because there are only a few answers.
+    error = library.PMIx_Query_info(ctypes.byref(query), ctypes.c_size_t(1), ctypes.byref(answer), ctypes.byref(count))
     # A type of PMIx has only 16 bits. In `_Info` the field also covers the padding behind the type.
-    if failed or not count.value or found[0].type & 0xFFFF != _DATA_ARRAY:
+    if error or not count.value or answer[0].type & 0xFFFF != _DATA_ARRAY:
         return []
-    array = ctypes.cast(found[0].data, ctypes.POINTER(_Array))[0]
+    array = ctypes.cast(answer[0].data, ctypes.POINTER(_Array))[0]
     if array.type != _PROC_INFO:
         return []
     processes = ctypes.cast(array.array, ctypes.POINTER(_Process))
-    # The daemon is the launcher itself, and knows all ranks, if the name of the job begins with this host's name.
+    # If the name of the job begins with this host's name, the daemon here is the launcher itself, and knows all ranks.
     knows_all = namespace.startswith(f"prterun-{os.environ.get('PMIX_HOSTNAME', '?')}-")
     return [_as_rank(processes[i], knows_all) for i in range(array.size)]
 
@@ -124,7 +122,7 @@ def launched_ranks(library: ctypes.CDLL) -> list[LaunchedRank]:
 def _as_rank(process: _Process, knows_all: bool) -> LaunchedRank:
     host = "an unknown host" if process.host is None else process.host.decode(errors="replace")
     if not knows_all and process.state < _RUNNING:
-        return LaunchedRank(process.rank, host, None, False, False)
+        return LaunchedRank(process.rank, host, has_come=None, has_ended=False, has_ended_job=False)
     has_ended = process.state == _TERMINATED or process.state >= _ERROR
     return LaunchedRank(process.rank, host, process.state >= _CONNECTED, has_ended, process.state == _ABORTING)
 
@@ -136,7 +134,7 @@ def end_job(library: ctypes.CDLL) -> None:
 
 
 class StartWatch:
-    """Checks that all ranks come together. If they do not, one rank prints the missing ones, and all end with code 1.
+    """Checks that all ranks come together. If not, one rank prints the missing ranks, and all end with code 1.
 
     Args:
         rank: The rank of this process.
@@ -151,8 +149,9 @@ class StartWatch:
         self._host = host
         self._library = library
         self._limit = connect_seconds(size)
-        self._begun_at = self._asked_at = time.monotonic()
-        self._over = threading.Event()  # all ranks have come, or this rank has failed
+        self._begun_at = time.monotonic()
+        self._asked_at = self._begun_at  # the time at which `find_lost` last asked the launcher
+        self._is_over = threading.Event()  # all ranks have come, or this rank has failed
         # A thread, because the main thread waits in MPI_Init until all ranks have come.
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.missing: Callable[[], Sequence[int]] | None = None
@@ -163,11 +162,11 @@ class StartWatch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._over.set()
+        self._is_over.set()
         self._thread.join()
 
-    def lost(self, transport: Transport, ask: bool = False) -> set[int]:
-        """Return the ranks that are lost, see `Transport.find_lost`.
+    def find_lost(self, transport: Transport, ask: bool = False) -> set[int]:
+        """Find and return the ranks that are lost, see `Transport.find_lost`.
 
         MPI never reports ranks that died before this rank started, but the launcher knows these ranks. If MPI survives
         deaths, this method asks the launcher every second, or at once (`ask`).
@@ -180,7 +179,7 @@ class StartWatch:
 
     def _watch(self) -> None:
         late_since = None
-        while not self._over.wait(WATCH_EVERY):
+        while not self._is_over.wait(WATCH_EVERY):
             ranks = launched_ranks(self._library) if self.missing is None else []
             now = time.monotonic()
             has_died = any(rank.has_ended for rank in ranks)
@@ -189,36 +188,33 @@ class StartWatch:
                 late_since = now
             if any(rank.has_ended_job for rank in ranks):  # that rank has printed the reason
                 os._exit(1)
-            if late_since is not None and now - late_since >= self._turn(ranks):
+            if late_since is not None and now - late_since >= self._turn(ranks) * _TURN_SECONDS:
                 # After MPI_Init `ranks` is empty. Ask now, because the message also names hosts.
                 self._end(ranks or launched_ranks(self._library))
 
     def _turn(self, ranks: Sequence[LaunchedRank]) -> float:
-        """Return the seconds that this rank waits for another rank to print the reason first, see `_TURN_SECONDS`.
+        """Return the turn in which this rank prints the reason. Ranks that know more have earlier turns.
 
-        ranks: as the launcher knows them; empty if it was not asked or does not answer.
+        ranks: The ranks as the launcher knows them during MPI_Init; empty later, or if the launcher does not answer.
         """
         if not ranks:
-            if self._rank == 0:
-                return 0.0
-            return (2 + min(self._rank, _LAST_IN_ORDER) / _LAST_IN_ORDER) * _TURN_SECONDS
+            # After MPI_Init rank 0 knows the missing ranks. The next ranks have turns between 2 and 3, in their order.
+            return 0 if self._rank == 0 else 2 + min(self._rank, _LAST_IN_ORDER) / _LAST_IN_ORDER
         turn = 0 if self._rank == 0 else 1
         # Only ranks on the launcher's host know the state of all ranks.
         if any(rank.has_come is None for rank in ranks):
             turn = 2
-        # On each host, the first living rank goes first.
+        # On each host, the first living rank has the earliest turn.
         here = [rank.rank for rank in ranks if rank.host == self._host and rank.has_come and not rank.has_ended]
-        if self._rank != min(here, default=0):
-            turn += 1
-        return turn * _TURN_SECONDS
+        return turn if self._rank == min(here, default=0) else turn + 1
 
     def _end(self, ranks: Sequence[LaunchedRank]) -> None:
         """Print the reason, and end this process and the job. Do nothing if all ranks have come. ranks: see `_turn`."""
         # The last rank may have come while this thread asked the launcher.
-        if self._over.is_set():
+        if self._is_over.is_set():
             return
-        took = time.monotonic() - self._begun_at
-        print(f"evolve: the ranks did not come together: {self._reason(ranks)} ({took:.0f} s after rank {self._rank} "
+        waited = time.monotonic() - self._begun_at
+        print(f"evolve: the ranks did not come together: {self._reason(ranks)} ({waited:.0f} s after rank {self._rank} "
               f"on {self._host} came; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
         # The launcher should end the job. If it does not end in time, a new process kills it.
         kill_launcher_later()
@@ -231,24 +227,26 @@ class StartWatch:
         hosts = {rank.rank: rank.host for rank in ranks}
         ended = [rank.rank for rank in ranks if rank.has_ended]
         if ended:
-            return f"{_listed(ended, hosts)} ended"
+            return f"{_names(ended, hosts)} ended"
         missing = [rank.rank for rank in ranks if rank.has_come is False] if self.missing is None else self.missing()
         if missing:
-            return f"{_listed(missing, hosts)} did not come"
+            return f"{_names(missing, hosts)} did not come"
         return f"not all of the {pluralize(self._size, 'rank')} came, and the launcher does not say which"
 
 
-def _listed(ranks: Sequence[int], hosts: dict[int, str]) -> str:
-    named = [f"rank {rank} on {hosts[rank]}" if rank in hosts else f"rank {rank}" for rank in ranks[:_NAMED]]
-    more = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
-    return ", ".join(named) + more
+def _names(ranks: Sequence[int], hosts: dict[int, str]) -> str:
+    """Return the names of the first ranks, with their hosts if these are known, and the number of the other ranks."""
+    names = [f"rank {rank} on {hosts[rank]}" if rank in hosts else f"rank {rank}" for rank in ranks[:_MOST_NAMED]]
+    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
+    return ", ".join(names) + more
 
 
 def introduce(transport: Transport, watch: StartWatch) -> None:
-    """Introduce the ranks to rank 0. Each rank learns its share of the cores, and another host how to watch rank 0.
+    """Send the host and the cores of each rank to rank 0. Rank 0 answers with the rank's share of the cores.
 
-    Rank 0 receives the introductions one by one, because a collective operation of MPI waits for dead ranks. If MPI
-    survives deaths, ranks that die meanwhile are left out. Raises RunError if rank 0 is lost.
+    The answer also has the endpoint at which a rank on another host watches rank 0. Rank 0 receives the introductions
+    one by one, because a collective operation of MPI would wait for dead ranks. If MPI survives deaths, ranks that die
+    meanwhile are left out. Raises RunError if rank 0 is lost.
     """
     if transport.rank:
         _introduce_to_rank_0(transport, watch)
@@ -261,7 +259,7 @@ def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
     introduction = {"host": transport.host, "pid": os.getpid(), "cores": usable_cores(), "arguments": sys.argv[1:]}
     transport.send(0, _packed(introduction))
     while (received := transport.probe()) is None:
-        if 0 in watch.lost(transport):
+        if 0 in watch.find_lost(transport):
             raise RunError("rank 0 was lost before there was anything to do")
         transport.backoff()
     answer = json.loads(received[1].tobytes())
@@ -269,19 +267,20 @@ def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
     host, pid = answer.pop("rank_0")
     if host == transport.host and is_rank(pid):
         transport.neighbours = {0: pid}
-    if answer:  # the fields of the endpoint, if rank 0 is on another host
+    if answer:  # it still has the fields of the endpoint, if this rank has to watch rank 0
         transport.coordinator_watch = CoordinatorWatch(Endpoint(**answer), transport.rank)
 
 
 def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
-    hosts = [transport.host] + [_UNKNOWN] * (transport.size - 1)
+    # Receive the introductions of all living ranks.
+    hosts = [transport.host] + [_UNKNOWN_HOST] * (transport.size - 1)
     pids = [os.getpid()] + [0] * (transport.size - 1)
     cores: dict[int, Cores] = {}
     missing = set(range(1, transport.size))
     watch.missing = lambda: sorted(missing)
     while missing:
         received = transport.probe()
-        missing -= watch.lost(transport)
+        missing -= watch.find_lost(transport)
         if received is None:
             transport.backoff()
             continue
@@ -291,37 +290,37 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
         cores[rank] = Cores(*introduction["cores"])
         transport.arguments[rank] = introduction["arguments"]
         missing.discard(rank)
-    watch.lost(transport, ask=True)  # for the last time: MPI reports all later deaths
+    watch.find_lost(transport, ask=True)  # for the last time: MPI reports all later deaths
     transport.hosts, transport.pids = hosts, pids
     # In a container of its own, a rank may have the name of this host, but another numbering of processes.
     here = (rank for rank in cores if hosts[rank] == transport.host)
     transport.neighbours = {rank: pids[rank] for rank in here if is_rank(pids[rank])}
-    # All living ranks have come. Watch their hosts, share the cores among them, and answer each rank.
-    watched = _watched(hosts)
+    # Watch their hosts, share the cores among them, and answer each rank.
+    watched = _watched_ranks(hosts)
     endpoint = {}
     if watched:
         transport.host_watch = HostWatch(silence_seconds(), watched)
         endpoint = asdict(transport.host_watch.endpoint)
-    share = shares(hosts, {rank: cores[rank] for rank in sorted(cores.keys() - transport.gone)})
-    if share:  # rank 0 plays only after all workers are lost, and then may use as many cores as a worker had
-        set_share(max(share.values()))
-    for rank, number in share.items():
-        about = {"share": number, "rank_0": (transport.host, os.getpid())}
-        transport.send(rank, _packed(about | (endpoint if rank in watched else {})))
+    share_of = shares(hosts, {rank: cores[rank] for rank in sorted(cores.keys() - transport.gone)})
+    if share_of:  # rank 0 plays only after all workers are lost, and then may use as many cores as a worker had
+        set_share(max(share_of.values()))
+    for rank, share in share_of.items():
+        answer = {"share": share, "rank_0": (transport.host, os.getpid())}
+        transport.send(rank, _packed(answer | (endpoint if rank in watched else {})))
 
 
-def _watched(hosts: list[str]) -> set[int]:
-    """Return the ranks on other hosts that get a connection: the first ones of each host, or all if they are few."""
+def _watched_ranks(hosts: list[str]) -> set[int]:
+    """Return the ranks that connect to rank 0: the first ranks of each other host, or all if they are few."""
     ranks_of = defaultdict(list)
     for rank, host in enumerate(hosts):
-        if host not in (hosts[0], _UNKNOWN):
+        if host not in (hosts[0], _UNKNOWN_HOST):
             ranks_of[host].append(rank)
-    each = max(1, _MOST_WATCHED // max(1, len(ranks_of)))
-    return {rank for ranks in ranks_of.values() for rank in ranks[:each]}
+    most_per_host = max(1, _MOST_WATCHED // max(1, len(ranks_of)))
+    return set().union(*(ranks[:most_per_host] for ranks in ranks_of.values()))
 
 
 def check_arguments(transport: Transport) -> None:
-    """Raise InputError at rank 0 if a rank has other arguments, such as another seed, which would have no effect."""
+    """Raise InputError if a rank has other arguments than rank 0, such as another seed. They would have no effect."""
     for rank, words in transport.arguments.items():
         if words != sys.argv[1:]:
             cure = "Give one command all seeds (-s 1 2 3), or start a job for each seed."
@@ -343,10 +342,10 @@ def connect() -> Transport:
     size, rank = launched()
     if size == 1:
         return Transport()
-    silence_seconds()  # here all ranks refuse a wrong limit; if only rank 0 did, the others would wait
+    silence_seconds()  # all ranks refuse an invalid limit here; if only rank 0 did, the others would wait
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # mpi4py guesses at the cause of an error that is raised below
+            warnings.simplefilter("ignore")  # mpi4py warns of a cause, but the error below has a better message
             MPI = uninitialized_mpi()
     except (ImportError, RuntimeError) as error:
         # The MPI of a cluster may have another file name or ABI than those that mpi4py's wheels look for.
@@ -370,7 +369,7 @@ def check_ranks(MPI: Any, size: int) -> None:
         argument = started_by() or f"mpirun -n {size}"
         if argument.startswith("srun"):
             cure = "Use srun --mpi=pmix if SLURM has it (srun --mpi=list), or start mpirun in the batch script."
-            if "MPICH" in library:  # its wheels do not know PMIx
+            if "MPICH" in library:  # the MPICH of a wheel does not support PMIx
                 cure = "Start mpirun in the batch script."
             cure += " For a single process, as in a shell, run unset SLURM_STEP_NUM_TASKS first."
             raise InputError(argument, f"a way to tell {library} of the other ranks", "none", cure)

@@ -6,8 +6,8 @@ shows where it hangs. If the process is a worker, the coordinator abandons it. A
 is `fatal`.
 
 Ranks on other hosts have a TCP connection with keepalive to rank 0. The operating systems check these connections, even
-if a process computes, hangs or is suspended. So if a system does not answer, a host or the network to it is lost. MPI
-would notice that only after minutes, and only if it had a message to send.
+if a process computes, hangs or is suspended. So if an operating system does not answer, its host or the network is
+lost. MPI would notice that only after minutes, and only if it had a message to send.
 """
 
 import errno
@@ -33,16 +33,17 @@ from evolve.store.disk import uninterrupted
 
 SOON = 1.0
 """After `interrupt_soon`, watched code is interrupted if it does not call `pat` for this number of seconds."""
-_MOST_RAISED = 4  # EpisodeTimeouts without a `pat` that postpone the traceback; a trial before a run may raise a few
+# Between two calls of `pat`, at most this number of EpisodeTimeouts put off the traceback. One is not enough, because
+# the trial before a run may raise several.
+_MOST_RAISED = 4
 _SIOCGIFADDR = 0x8915  # the request to Linux for the address of a network interface
 _TOKEN_CHARACTERS = 32
 _GREETING_BYTES = _TOKEN_CHARACTERS + 4  # the token, and a rank
 _LONGEST_PAUSE = 32_767  # the largest number of seconds between two keepalive probes in Linux
 _PROBES = 4  # unanswered keepalive probes after which a host counts as silent
 _CONNECT_SECONDS = 5.0
-# The errors of a connection if its process at the other end has ended, but the host answers. The launcher or MPI
-# notices that loss.
-_ENDED = (errno.ECONNRESET, errno.EPIPE)
+# The errors of a connection if the process at the other end has ended, but its host answers.
+_PROCESS_ENDED = (errno.ECONNRESET, errno.EPIPE)
 
 
 class Watchdog:
@@ -53,13 +54,13 @@ class Watchdog:
     The first `pat` arms the watchdog, and `disarm` disarms it. A `with` statement does both. Outside the main thread
     the watchdog does nothing.
 
-    While it is armed, the watchdog uses SIGALRM, the interval timer, and the timer of `faulthandler`. The program may
-    use the first two itself: `disarm` restores its handler and the rest of its timer, and `ring` delivers an alarm that
-    is due meanwhile. After a suspension by SIGTSTP (Ctrl-Z, SLURM) the watchdog counts from 0 again, unless the program
-    handles or ignores this signal.
+    While it is armed, the watchdog uses SIGALRM, the interval timer, and the timer of `faulthandler`. The user's
+    program may use the first two itself: `disarm` restores its handler and the remaining time of its timer, and
+    `deliver_alarm` delivers an alarm of the program that is due before. After a suspension by SIGTSTP (Ctrl-Z, SLURM)
+    the watchdog counts from 0 again, unless the program handles or ignores this signal.
 
     Args:
-        limit: In seconds.
+        limit: The limit of an episode in seconds.
         fatal: Whether the process ends after the traceback, with exit code 1. If stderr has no file descriptor, there
             is no traceback, and the process goes on.
     """
@@ -68,80 +69,84 @@ class Watchdog:
         self._limit = limit
         self._fatal = fatal
         self._grace = max(1.0, limit / 10)  # seconds between alarms, after the first
-        self._every = min(0.1, limit / 20)  # seconds within which further calls of `pat` do nothing
-        # The times (`time.monotonic`) of the last `pat` and of the last `_delay_traceback`.
+        self._pat_interval = min(0.1, limit / 20)  # seconds after a `pat` in which further calls do nothing
+        # The times (`time.monotonic`) of the last `pat` and of the last `_delay_traceback`; -infinity if disarmed.
         self._patted_at = self._delayed_at = -math.inf
-        self._warned = False  # whether the first of two alarms has rung
-        self._raised = 0  # how often EpisodeTimeout was raised since the last `pat`
+        self._first_alarm_came = False  # `_interrupt` raises EpisodeTimeout at the second alarm
+        self._num_raised = 0  # EpisodeTimeouts since the last `pat`
         self._paused = False
         self._watched: FrameType | None = None  # the frame of the `with` block; None if `pat` armed the watchdog
         self._handles_suspension = False
-        self._hurries = False  # whether alarms come after `SOON` seconds and raise Interrupted
+        self._interrupts_soon = False  # whether alarms come after `SOON` seconds and raise Interrupted
         # The time at which the alarm of the program is due, and the seconds between its later alarms.
-        self._due, self._interval = math.inf, 0.0
+        self._program_alarm_at, self._program_interval = math.inf, 0.0
+
+    @property
+    def _is_armed(self) -> bool:
+        return self._patted_at > -math.inf
 
     def pat(self) -> None:
         """Reset the watchdog, because the watched code makes progress. It costs little, so it may be called often."""
         now = time.monotonic()
         # Only the main thread can set the handlers of signals.
-        if now - self._patted_at < self._every or threading.current_thread() is not threading.main_thread():
+        if now - self._patted_at < self._pat_interval or threading.current_thread() is not threading.main_thread():
             return
-        if self._patted_at == -math.inf:
+        if not self._is_armed:
             with uninterrupted():
-                self._begin(now)
+                self._arm(now)
         else:
             self._set_alarm()
             if now - self._delayed_at > patience(self._limit):  # the traceback was due meanwhile
-                _explain(now - self._patted_at)
+                _explain_traceback(now - self._patted_at)
         self._patted_at = now
-        self._warned, self._raised = False, 0
-        if now - self._delayed_at > 5 * self._every:  # more rarely than the alarm, because the timer starts a thread
+        self._first_alarm_came, self._num_raised = False, 0
+        # The traceback is put off more rarely than the alarm, because its timer starts a thread.
+        if now - self._delayed_at > 5 * self._pat_interval:
             self._delay_traceback(now)
 
-    def ring(self) -> None:
+    def deliver_alarm(self) -> None:
         """Deliver the alarm that the program had set before the watchdog was armed, if it is due.
 
         The program's handler may raise anything. So call this where no environment runs, and where an exception leaves
         the watched code.
         """
         now = time.monotonic()
-        if self._patted_at == -math.inf or now < self._due or len(_WATCHING) > 1:  # an outer watchdog's alarm waits
+        # Inside another watchdog, the alarm that was set before is the alarm of that watchdog.
+        if not self._is_armed or now < self._program_alarm_at or len(_WATCHING) > 1:
             return
-        self._due = now + self._interval if self._interval else math.inf
+        self._program_alarm_at = now + self._program_interval if self._program_interval else math.inf
         self.disarm()  # the handler may set another alarm, which `pat` takes over
         signal.raise_signal(signal.SIGALRM)
         self.pat()
 
     def disarm(self) -> None:
-        """Watch nothing until the next call of `pat`."""
-        if self._patted_at == -math.inf:
+        """Watch nothing until the next call of `pat`. Give timers and signal handlers back."""
+        if not self._is_armed:
             return
         with uninterrupted():
-            self._end()
-
-    def _end(self) -> None:
-        _WATCHING.remove(self)
-        faulthandler.cancel_dump_traceback_later()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self._earlier_handler)
-        if self._handles_suspension:
-            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        if self._due < math.inf:
-            # The alarm may be due already. A time of 0 s would switch the timer off.
-            signal.setitimer(signal.ITIMER_REAL, max(self._due - time.monotonic(), 1e-3), self._interval)
-        self._patted_at = self._delayed_at = -math.inf
-        if _WATCHING:  # a process has only one timer of tracebacks: give it back to the outer watchdog
-            _WATCHING[-1]._delay_traceback(time.monotonic())
+            _WATCHING.remove(self)
+            faulthandler.cancel_dump_traceback_later()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._earlier_handler)
+            if self._handles_suspension:
+                signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            if self._program_alarm_at < math.inf:
+                # The alarm may be due already. A time of 0 s would switch the timer off.
+                seconds = max(self._program_alarm_at - time.monotonic(), 1e-3)
+                signal.setitimer(signal.ITIMER_REAL, seconds, self._program_interval)
+            self._patted_at = self._delayed_at = -math.inf
+            if _WATCHING:  # a process has only one timer of tracebacks: start it again for the outer watchdog
+                _WATCHING[-1]._delay_traceback(time.monotonic())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Interrupt nothing meanwhile: evolve's own code runs, and may take long."""
+        """Do not interrupt the block: it is code of evolve, and may take long."""
         self._paused = True
         try:
             yield
         finally:
             self._paused = False
-            if self._patted_at != -math.inf:
+            if self._is_armed:
                 self.pat()
 
     def __enter__(self) -> "Watchdog":
@@ -158,33 +163,34 @@ class Watchdog:
         self.disarm()
         self._watched = None  # a frame keeps all its variables alive
 
-    def _begin(self, now: float) -> None:
-        self._hurries = False
+    def _arm(self, now: float) -> None:
+        """Take over timers and signal handlers. Keep the old ones, which `disarm` restores."""
+        self._interrupts_soon = False
         self._patted_at = now
         _WATCHING.append(self)
         earlier = signal.signal(signal.SIGALRM, self._interrupt)
         self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
-        left, self._interval = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
-        self._due = now + left if left else math.inf
+        remaining, self._program_interval = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+        self._program_alarm_at = now + remaining if remaining else math.inf
         # If the program handles or ignores SIGTSTP itself, leave that as it is.
         self._handles_suspension = signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
         if self._handles_suspension:
             signal.signal(signal.SIGTSTP, self._suspend)
 
     def _suspend(self, _number: int, _frame: FrameType | None) -> None:
-        """Stop this process until SIGCONT, then begin to count anew, or alarm and traceback would come at once."""
+        """Stop this process until SIGCONT. Then count from 0, because the time of the suspension does not count."""
         faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)  # the timer counts on in a stopped process
         os.kill(os.getpid(), signal.SIGSTOP)
         self._set_alarm()
-        self._warned = False
+        self._first_alarm_came = False
         self._delay_traceback(time.monotonic())
 
     def _set_alarm(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, SOON if self._hurries else self._limit, self._grace)
+        signal.setitimer(signal.ITIMER_REAL, SOON if self._interrupts_soon else self._limit, self._grace)
 
     def _delay_traceback(self, now: float) -> None:
-        """Start the timer of the traceback anew, in the thread of `faulthandler`."""
+        """Start the timer of the traceback anew. A thread of `faulthandler` prints the traceback when it is due."""
         self._delayed_at = now
         descriptor = _stderr()
         if descriptor is not None:
@@ -201,26 +207,26 @@ class Watchdog:
             self.__exit__()
             return
         if self._paused:
-            # The alarm rings at intervals during the pause. Each time it puts the traceback off.
+            # During the pause alarms come at intervals. Each one puts the traceback off.
             self._delay_traceback(time.monotonic())
             return
-        if self._hurries:
+        if self._interrupts_soon:
             raise Interrupted
-        if self._warned:
-            self._warned = False
+        if self._first_alarm_came:
+            self._first_alarm_came = False
             self._set_alarm()  # for the next environment
             # The watched code may catch every exception. So after some exceptions, the traceback is put off no more.
-            self._raised += 1
-            if self._raised <= _MOST_RAISED:
+            self._num_raised += 1
+            if self._num_raised <= _MOST_RAISED:
                 self._delay_traceback(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
-        self._warned = True
+        self._first_alarm_came = True
 
 
 def _is_running(watched: FrameType) -> bool:
-    """Return whether the function of a frame has not returned. It may wait for another greenlet."""
+    """Return whether the function of a frame has not returned yet, even if another greenlet runs at the moment."""
     try:
-        watched.clear()  # which Python refuses until the function has returned
+        watched.clear()  # Python raises RuntimeError until the function has returned
     except RuntimeError:
         return True
     return False
@@ -231,21 +237,27 @@ _WATCHING: list[Watchdog] = []
 
 
 def interrupt_soon() -> None:
-    """Raise Interrupted in watched code after `SOON` seconds without a `pat`. Code that pats must check for a stop."""
+    """Raise Interrupted in watched code after `SOON` seconds without a `pat`.
+
+    A signal handler calls this to stop code that hangs. Code that calls `pat` must itself look for a reason to stop.
+    """
     if _WATCHING:
-        _WATCHING[-1]._hurries = True
+        _WATCHING[-1]._interrupts_soon = True
         signal.setitimer(signal.ITIMER_REAL, SOON, SOON)
 
 
-def _explain(seconds: float) -> None:
-    """Explain the traceback that may have been printed, because this process goes on."""
+def _explain_traceback(seconds: float) -> None:
+    """Print an explanation of the traceback that may be on stderr, because this process goes on."""
     why = "it was suspended, in native code, or caught exceptions. Any traceback above says where. It continues now."
     print(f"evolve: this process made no progress for {seconds:.0f} s: {why}", file=sys.stderr, flush=True)
 
 
 def patience(limit: float) -> float:
-    """Return the seconds after which a silent process counts as hanging in C. limit: the seconds of an episode."""
-    return 1.5 * limit + 5.0  # well after EpisodeTimeout, which `Watchdog` raises after `limit` + max(1, `limit` / 10)
+    """Return the seconds after which a silent process counts as hanging in C. limit: the limit of an episode.
+
+    It is well after the EpisodeTimeout of `Watchdog`, after `limit` + max(1, `limit` / 10) seconds.
+    """
+    return 1.5 * limit + 5.0
 
 
 def is_rank(pid: int) -> bool:
@@ -293,7 +305,7 @@ class HostWatch:
 
     Args:
         seconds: The time for which a host may be silent.
-        ranks: The ranks that will connect. When all ranks have connected, no other process can.
+        ranks: The ranks that will connect. The port is closed when all these ranks have connected.
     """
 
     def __init__(self, seconds: float, ranks: Iterable[int]) -> None:
@@ -302,25 +314,26 @@ class HostWatch:
         self._listener.setblocking(False)
         self._unidentified: list[socket.socket] = []  # connections that have not sent their greeting yet
         self.connections: dict[int, socket.socket] = {}
-        """The connections, by rank."""
+        """The connections to ranks that have sent their greeting, by rank."""
         self.ended: set[int] = set()
-        """The ranks with a connection that has ended, because the process has ended."""
+        """The ranks with a process that has ended on a host that answers."""
         token = os.urandom(_TOKEN_CHARACTERS // 2).hex()
         self.endpoint = Endpoint(tuple(own_addresses()), self._listener.getsockname()[1], token, seconds)
 
-    def silent(self) -> list[int]:
-        """Return the ranks on hosts that fell silent since the last call."""
+    def find_silent(self) -> list[int]:
+        """Return the ranks with connections that their hosts have not answered since the last call. Update `ended`."""
         self._accept()
         for connection in list(self._unidentified):
             self._read_greeting(connection)
         # An open port would let any user of the network take all file descriptors of this process.
         if not self._awaited:
-            for each in (self._listener, *self._unidentified):
-                each.close()
+            for each_socket in (self._listener, *self._unidentified):
+                each_socket.close()
             self._unidentified.clear()
         return [rank for rank in list(self.connections) if self._host_is_silent(rank)]
 
     def _accept(self) -> None:
+        """Accept all connections that wait."""
         while True:
             try:
                 connection, _ = self._listener.accept()
@@ -331,6 +344,7 @@ class HostWatch:
             self._unidentified.append(connection)
 
     def _read_greeting(self, connection: socket.socket) -> None:
+        """Note the rank of a connection if its greeting has arrived. Close the connection of another process."""
         try:
             greeting = connection.recv(_GREETING_BYTES)
         except BlockingIOError:
@@ -339,60 +353,61 @@ class HostWatch:
             greeting = b""
         self._unidentified.remove(connection)
         # Any process may connect to the port. Only ranks of this job know the token.
-        token, rank = greeting[:_TOKEN_CHARACTERS], greeting[_TOKEN_CHARACTERS:]
+        token = greeting[:_TOKEN_CHARACTERS]
         if len(greeting) == _GREETING_BYTES and hmac.compare_digest(token, self.endpoint.token.encode()):
-            number = int.from_bytes(rank, "little")
-            self.connections[number] = connection
-            self._awaited.discard(number)
+            rank = int.from_bytes(greeting[_TOKEN_CHARACTERS:], "little")
+            self.connections[rank] = connection
+            self._awaited.discard(rank)
         else:
             connection.close()
 
     def _host_is_silent(self, rank: int) -> bool:
-        """Return whether a rank's host is silent. Drop the rank's connection if it has ended."""
+        """Return whether a rank's host is silent. If the connection has ended, drop it, and update `ended`."""
         error = end_error(self.connections[rank])
         if error is None:
             return False
         self.connections.pop(rank).close()
-        if error in _ENDED:
+        if error in _PROCESS_ENDED:
             self.ended.add(rank)
-        return error not in _ENDED
+        return error not in _PROCESS_ENDED
 
 
 class CoordinatorWatch:
-    """At a rank on another host: watches the host of rank 0, if one of its addresses answers."""
+    """At a rank on another host: watches rank 0 and its host, if one of its addresses answers."""
 
     def __init__(self, endpoint: Endpoint, rank: int) -> None:
         self._connection = _connect(endpoint)
         if self._connection is not None:
             _keep_alive(self._connection, endpoint.seconds)
-            # If the connection has ended already, `silent` notices that later.
+            # If the connection has ended already, `is_silent` notices that later.
             with suppress(OSError):
                 self._connection.send(endpoint.token.encode() + rank.to_bytes(4, "little"))
 
-    def silent(self) -> bool:
-        """Return whether rank 0 is lost or its host is silent."""
+    def is_silent(self) -> bool:
+        """Return whether rank 0 has ended or its host is silent."""
         return self._connection is not None and end_error(self._connection) is not None
 
 
 def own_addresses() -> list[str]:
     """Return the IPv4 addresses of this host without loopback addresses. The address of the host's name comes first."""
-    found = []
+    addresses: list[str] = []
     with suppress(OSError):
-        found = [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
+        infos = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+        addresses += [str(address[0]) for _, _, _, _, address in infos]  # an address is (IP address, port)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
             with suppress(OSError):  # an interface without an address
                 # The structure `ifreq`: a name of at most 15 bytes, a 0, and an address. 256 bytes are enough for it.
                 answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0"))
-                found.append(socket.inet_ntoa(answer[20:24]))  # the IPv4 address in the structure `ifreq`
-    return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
+                addresses.append(socket.inet_ntoa(answer[20:24]))  # the IPv4 address in the structure `ifreq`
+    # `dict.fromkeys` removes duplicates and keeps the order.
+    return [address for address in dict.fromkeys(addresses) if not address.startswith("127.")]
 
 
 def _keep_alive(connection: socket.socket, seconds: float) -> None:
     """Let the operating system end a connection if the other end does not answer for a number of seconds."""
-    # The first probe comes after `idle` seconds, about half of `seconds`; the probes share the other half. If `_PROBES`
-    # probes are unanswered, `seconds` have passed in all, but at least 5 s, and at most (1 + `_PROBES`) ·
-    # `_LONGEST_PAUSE`.
+    # The first probe comes after about half of `seconds`, and `_PROBES` probes share the other half. The total is at
+    # least 1 + `_PROBES` seconds, because the system counts whole seconds.
     every = min(max(1, round(seconds / (2 * _PROBES))), _LONGEST_PAUSE)
     idle = min(max(1, round(seconds) - _PROBES * every), _LONGEST_PAUSE)
     # TCP_USER_TIMEOUT, in milliseconds, limits the wait for the acknowledgement of data that was sent.
@@ -407,6 +422,7 @@ def _keep_alive(connection: socket.socket, seconds: float) -> None:
 
 def _connect(endpoint: Endpoint) -> socket.socket | None:
     """Return a connection to rank 0 at the first of its addresses that answers; None if no address does."""
+    # Try all addresses at the same time, because some may never answer.
     poll = select.poll()
     waiting: dict[int, socket.socket] = {}
     ours = set(own_addresses())
@@ -436,7 +452,7 @@ def _connect(endpoint: Endpoint) -> socket.socket | None:
 
 
 def end_error(connection: socket.socket) -> int | None:
-    """Return the error number of the end of a connection; ECONNRESET if it was closed, None if it has not ended."""
+    """Return the error with which a connection has ended: ECONNRESET if it was closed, None if it has not ended."""
     try:
         return errno.ECONNRESET if connection.recv(1) == b"" else None
     except BlockingIOError:

@@ -1,4 +1,8 @@
-"""A worker is a rank that plays episodes for rank 0. It also keeps a shared state, and answers questions about it."""
+"""A worker is a rank that plays episodes for rank 0. It also keeps a shared state, and answers questions about it.
+
+`serve` is the loop of a worker: it receives messages, and `Worker` handles them. Before a worker plays, it compares its
+packages, source code and environment with rank 0 (`check_versions`, `Setup.trial`).
+"""
 
 import ast
 import hashlib
@@ -33,16 +37,18 @@ from evolve.numerics import restore_ieee
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, Rollout, join, sum_traces
 
 COORDINATOR = 0
-_PLAYING = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")  # packages that play episodes
-_PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")  # packages of evolve
+_PLAYING_PACKAGES = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")  # that play episodes
+_PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")  # the parts of evolve that do
 _MOST_KEPT = 2  # rollouts, because training and evaluation take turns
-PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
+_NO_JOB = -1
+PROBE_EVERY = 0.01
+"""Seconds between probes of a worker with work that expects a message. A probe costs as much as several steps."""
 PROBE_RARELY = 0.1
 """Seconds between probes of a worker that expects no message. If ranks share a core, MPI gives the core to another rank
 when a probe finds nothing. This worker then has to wait until the other rank gives the core back."""
 SHORTEST_HELD = 0.005
-"""The shortest time, in seconds, for which a worker with more work holds results back. It sends results when half of
-its work is done. Without this limit, it would then send a half of the rest, and so on, in ever smaller messages."""
+"""A worker with more work sends results when half of its work is done, but at most once in this number of seconds.
+Otherwise it would next send half of the remaining results, and so on, in ever smaller messages."""
 LONGEST_HELD = 2.0
 """Results wait for later ones until this number of seconds has passed since the last results were sent."""
 MOST_FAILURES = 100
@@ -54,8 +60,8 @@ MakeRollout = Callable[[str], AnyRollout]
 """Makes a rollout from an experiment's TOML text."""
 
 
-_COMPARED: weakref.WeakSet[Rollout] = weakref.WeakSet()
-"""The rollouts of this process that play the same episode as rank 0."""
+_SAME_TRIAL: weakref.WeakSet[Rollout] = weakref.WeakSet()
+"""The rollouts of this process that have played the trial episode as rank 0 did, so they need no other comparison."""
 
 
 class KeptRollouts:
@@ -70,11 +76,11 @@ class KeptRollouts:
 
     def __call__(self, text: str) -> AnyRollout:
         """Return the rollout of an experiment."""
-        # The dictionary is in the order of use: the newest rollout is inserted last.
+        # The dictionary is in the order of use: the rollout in use is inserted last.
         rollout = self._kept.pop(text, None)
         if rollout is None:
-            # Close an older rollout first, so that there are never more than `_MOST_KEPT` at a time. With one slot, the
-            # library of the environment may have one world in each process.
+            # Close older rollouts first, so that there are never more than `_MOST_KEPT` at a time. An experiment with
+            # one slot may have a library that supports only one world in each process, so close all.
             has_one_slot = tomllib.loads(text)["compute"].get("slots") == 1
             self.close(0 if has_one_slot else _MOST_KEPT - 1)
             rollout = self._make_rollout(text)
@@ -88,7 +94,7 @@ class KeptRollouts:
 
 
 def loaded_versions(experiment: str) -> dict[str, str]:
-    """Return the versions of the loaded packages that play the episodes of an experiment (TOML text).
+    """Return the versions of the loaded packages that play the episodes of an experiment (TOML text), by name.
 
     The result also has fingerprints of source code. One is for evolve. The others are for the module of the
     environment, for the module of a network or strategy of another package, and for the loaded modules in the same
@@ -99,25 +105,26 @@ def loaded_versions(experiment: str) -> dict[str, str]:
     modules = [table["env"]["id"].rpartition(":")[0]]
     for section in ("network", "strategy"):
         name = table[section]["name"]
-        if name not in registry_of(section).kinds:
+        if name not in registry_of(section).kinds:  # it comes from an entry point of another package
             modules += [point.module for point in points_of(section, name)]
-    used = {name for module in modules for name in packages_used_by(module)}
-    packages = (*_PLAYING, *(module.partition(".")[0] for module in modules), *used)
-    versions = {name: _contents(sys.modules[name]).get("__version__") for name in packages if name in sys.modules}
-    # A version that is not a text may be printed with its address in memory, which differs between processes.
-    found = {name: version if isinstance(version, str) else "" for name, version in versions.items()}
+    packages = [*_PLAYING_PACKAGES]
     for module in modules:
-        found |= _module_fingerprints(module)
-    return found | _source_fingerprint()
+        packages += [module.partition(".")[0], *packages_used_by(module)]
+    attributes = {name: _contents(sys.modules[name]).get("__version__") for name in packages if name in sys.modules}
+    # A version that is not a text may be printed with its address in memory, which differs between processes.
+    versions = {name: version if isinstance(version, str) else "" for name, version in attributes.items()}
+    for module in modules:
+        versions |= _module_fingerprints(module)
+    return versions | _source_fingerprint()
 
 
 def packages_used_by(module: str) -> set[str]:
     """Return the packages from which the top level of a loaded module has imported modules, classes or functions.
 
-    Python itself and evolve are left out, as is the package of the module.
+    Python itself, evolve and the package of the module are left out.
     """
-    found = {_package_of(item) for item in [*_contents(sys.modules.get(module)).values()]}
-    return found - {"", "evolve", module.partition(".")[0], *sys.stdlib_module_names}
+    contents = list(_contents(sys.modules.get(module)).values())  # a copy, because code of the module may change it
+    return {_package_of(item) for item in contents} - {"", "evolve", module.partition(".")[0], *sys.stdlib_module_names}
 
 
 def own_modules_used_by(module: str) -> set[str]:
@@ -125,7 +132,7 @@ def own_modules_used_by(module: str) -> set[str]:
 
     The result includes the module itself. It has no modules of installed packages (in a folder such as site-packages).
     """
-    found: set[str] = set()
+    own_modules: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
@@ -134,16 +141,16 @@ def own_modules_used_by(module: str) -> set[str]:
         path = Path(file if isinstance(file, str) else "")
         is_installed = any(part.endswith("-packages") for part in path.parts)
         is_of_others = is_installed or name.partition(".")[0] in {"evolve", *sys.stdlib_module_names}
-        if path.suffix == ".py" and not is_of_others and name not in found:
-            found.add(name)
+        if path.suffix == ".py" and not is_of_others and name not in own_modules:
+            own_modules.add(name)
             # The file may have changed since it was imported. `resolve_name` raises ImportError.
             with suppress(OSError, SyntaxError, ValueError, ImportError):
                 waiting += _imports(path.read_bytes(), str(package))
-    return found
+    return own_modules
 
 
 def _imports(source: bytes, package: str) -> Iterator[str]:
-    """Yield the names that import statements name, with all packages that hold them. Not all are modules."""
+    """Yield each imported name and its packages: a, a.b and a.b.c for `from a.b import c`. Not all are modules."""
     for node in ast.walk(ast.parse(source)):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -157,8 +164,9 @@ def _imports(source: bytes, package: str) -> Iterator[str]:
 
 
 def _contents(item: object) -> dict[str, Any]:
-    """Return the contents of a module; an empty dictionary for other objects."""
-    # `isinstance` would ask the object, which may be a proxy. The module's own `__getattribute__` might import or fail.
+    """Return the contents of a module, by name; an empty dictionary for other objects."""
+    # No code of the object runs: `isinstance` would ask a proxy for its class, and the `__getattribute__` of a module
+    # might import or fail.
     return object.__getattribute__(item, "__dict__") if issubclass(type(item), ModuleType) else {}
 
 
@@ -177,16 +185,17 @@ def _fingerprint(content: bytes) -> str:
 
 def source_files(part: str = "") -> list[Path]:
     """Return the source files of evolve, or of one of its packages. The order is the same everywhere."""
-    # `os.walk` is three times as fast as `Path.rglob`.
-    found = ((folder, name) for folder, _, names in os.walk(SOURCE / "evolve" / part) for name in names)
-    return sorted(Path(folder, name) for folder, name in found if name.endswith((".py", ".h", ".c", ".cu")))
+    paths: list[Path] = []
+    for folder, _, names in os.walk(SOURCE / "evolve" / part):  # three times as fast as `Path.rglob`
+        paths += [Path(folder, name) for name in names if name.endswith((".py", ".h", ".c", ".cu"))]
+    return sorted(paths)
 
 
 @cache
 def _source_fingerprint() -> dict[str, str]:
     """Return a fingerprint of the source that plays episodes: two clones of one version may have different source.
 
-    The result is empty if evolve has no files here, as in an archive.
+    The result has one entry. It is empty if evolve has no files here, because it was imported from an archive.
     """
     files = [path for part in _PLAYING_PARTS for path in source_files(part)]
     if not files:
@@ -198,7 +207,7 @@ def _source_fingerprint() -> dict[str, str]:
 def _module_fingerprints(module: str) -> dict[str, str]:
     """Return fingerprints of a loaded module and of the loaded modules in the same folder, if they are Python files."""
     files: dict[str, Path] = {}
-    for name, loaded in [*sys.modules.items()]:
+    for name, loaded in list(sys.modules.items()):  # a copy, because another thread may import a module
         # Other objects, such as lazy modules, might run code if they were asked for their file.
         file = vars(loaded).get("__file__") if type(loaded) is ModuleType else None
         if isinstance(file, str) and file.endswith(".py"):
@@ -216,10 +225,10 @@ def _module_fingerprints(module: str) -> dict[str, str]:
 
 
 def check_versions(versions: dict[str, str], experiment: str) -> None:
-    """Raise RunError if this rank and rank 0 have loaded different versions of some code: returns may differ.
+    """Raise RunError if this rank and rank 0 have loaded different versions of a package or source: returns may differ.
 
     Args:
-        versions: The versions that rank 0 has loaded, see `loaded_versions`.
+        versions: The `loaded_versions` of rank 0.
         experiment: The experiment (TOML text).
     """
     # Compare only what both ranks have loaded. Rank 0 loads other modules, too, for example for a fitness function.
@@ -232,8 +241,8 @@ def error_report(transport: Transport) -> str:
     """Return the rank, the host, and the message or the traceback of the exception that is being handled."""
     error = sys.exception()
     # The message of an `EvolveError` is for users. Any other exception needs its traceback.
-    what = f" {error}" if isinstance(error, EvolveError) else f"\n{traceback.format_exc().rstrip()}"
-    return f"an evaluation failed on rank {transport.rank} ({transport.host}):{what}"
+    cause = f" {error}" if isinstance(error, EvolveError) else f"\n{traceback.format_exc().rstrip()}"
+    return f"an evaluation failed on rank {transport.rank} ({transport.host}):{cause}"
 
 
 class SharedState(Protocol):
@@ -243,7 +252,7 @@ class SharedState(Protocol):
     """
 
     def update(self, content: Buffer) -> None:
-        """Take an update of the coordinator."""
+        """Change the state by an update of the coordinator."""
 
     def answer(self, content: Buffer) -> Buffer:
         """Return the answer to a question."""
@@ -252,11 +261,14 @@ class SharedState(Protocol):
         """Return the source of the genomes that chunks refer to by number."""
 
     def reset(self) -> None:
-        """Drop the state: something failed, and updates were missed."""
+        """Drop the state, because this worker failed and may have missed updates."""
 
 
 class Worker:
-    """Does the work that messages of rank 0 ask for, and sends the results."""
+    """Does the work that messages of rank 0 ask for, and sends the results.
+
+    The arguments are the arguments of `serve`.
+    """
 
     def __init__(self, transport: Transport, make_rollout: MakeRollout, shared: SharedState) -> None:
         self._transport = transport
@@ -264,19 +276,20 @@ class Worker:
         self._shared = shared
         self._rollout: AnyRollout | None = None
         self._watchdog = Watchdog(math.inf, fatal=False)  # watches nothing; `set_up` makes another one
-        self._serial = -1  # the number of the job whose chunks are played
-        self._failures = 0
-        self._busy = 0.0  # seconds of work since the last results were sent
-        self._finished: list[EpisodeResults] = []
-        self._num_finished = 0  # episodes
-        self._sent_at = self._reported_at = 0.0  # the times of the last message, and of the last results or setup
+        self._serial = _NO_JOB  # of the chunks that are played
+        self._num_failures = 0  # failed episodes of the job
+        self._busy_seconds = 0.0  # since the last results were sent
+        self._unsent: list[EpisodeResults] = []
+        self._num_unsent = 0  # episodes in these results
+        self._sent_at = 0.0  # the time of the last message
+        self._results_sent_at = 0.0  # the time of the last results, or of the setup
         self._longest_silence = math.inf  # seconds after which a heartbeat is due
         self.expects_message = True
-        """Whether a message of rank 0 is due: the first message, or after results the next chunk."""
+        """Whether a message of rank 0 is due: at first any message, and after results the next chunk."""
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to play."""
+        """Whether this worker has no episodes to play."""
         return self._rollout is None or self._rollout.pending == 0
 
     def handle(self, message: Message) -> None:
@@ -298,32 +311,33 @@ class Worker:
                     answer = self._shared.answer(content)
                 self._send(messages.Answer(serial, number, answer))
             case messages.Kill(pid):
-                kill(pid)  # a rank of this host that hangs; rank 0 may be on another host
+                kill(pid)  # a rank on this host that hangs; rank 0 is on another host
 
     def set_up(self, experiment: str) -> None:
         """Make the rollout of an experiment (TOML text), and drop all that is left of earlier work."""
         self.disarm()  # making environments may take longer than the limit of an episode
         rollout = self._rollout = self._make_rollout(experiment)
-        self._begin(-1)
-        self._busy, self._reported_at = 0.0, time.perf_counter()
+        self._begin(_NO_JOB)
+        self._busy_seconds = 0.0
+        self._results_sent_at = time.perf_counter()
         self._watchdog = Watchdog(rollout.max_episode_seconds, fatal=False)  # another experiment has another limit
         self._longest_silence = rollout.max_episode_seconds / 4  # far below the patience of rank 0
-        # Within one tick, several hanging episodes may be interrupted one after another: report after each.
+        # Within one tick, several hanging episodes may be interrupted one after another. Send a heartbeat after each.
         rollout.call_on_fault(self._send_heartbeat)
         rollout.queue.generating = self._generating
         self._send_heartbeat()
 
     def _compare_trial(self, fingerprints: list[str]) -> None:
         """Raise RunError if the environment of a new rollout plays another episode here than on rank 0."""
-        # Other rollouts play exact tasks, which are the same everywhere. Rank 0 sets up kept rollouts again and again.
-        if isinstance(self._rollout, Rollout) and self._rollout not in _COMPARED:
+        # Other rollouts play exact tasks, which are the same everywhere. `KeptRollouts` may return an old rollout.
+        if isinstance(self._rollout, Rollout) and self._rollout not in _SAME_TRIAL:
             environments.check_trial(self._rollout.engine, fingerprints)
-            _COMPARED.add(self._rollout)
+            _SAME_TRIAL.add(self._rollout)
 
     def evaluate(self, serial: int, batch: EpisodeBatch) -> None:
         """Begin to play the episodes of a chunk; `tick` plays them."""
         assert self._rollout is not None
-        if serial != self._serial:  # no rank waits for the rest of an abandoned evaluation
+        if serial != self._serial:  # rank 0 has stopped the last job, and does not wait for its results
             self._begin(serial)
         with self._timed():
             if not len(batch.genomes):  # the chunk names genomes by number
@@ -332,25 +346,25 @@ class Worker:
             self._rollout.submit(batch)
 
     def tick(self) -> None:
-        """Let the rollout play for a tick, and send results if they are many, or have waited for long."""
+        """Let the rollout play for a tick. Send results if they are many, or have waited for long."""
         assert self._rollout is not None
         begin = time.perf_counter()
         results = self._rollout.tick()
         now = time.perf_counter()
-        self._busy += now - begin
+        self._busy_seconds += now - begin
         for failure in self._rollout.take_failures():
-            self._failures += 1
-            if self._failures <= MOST_FAILURES:
+            self._num_failures += 1
+            if self._num_failures <= MOST_FAILURES:
                 self._send(messages.FailedEpisode(self._serial, failure))
         if results is not None:
-            self._finished.append(results)
-            self._num_finished += len(results)
-        if self._finished:
+            self._unsent.append(results)
+            self._num_unsent += len(results)
+        if self._unsent:
             # Send results when half of the work is done: rank 0 answers by the next chunk, which then arrives before
             # the other half is done. More and smaller messages would only cost rank 0 time.
-            pending, since = self._rollout.pending, now - self._reported_at
-            half = self._num_finished >= pending
-            if not pending or (half and since > SHORTEST_HELD) or since > LONGEST_HELD:
+            pending, held_seconds = self._rollout.pending, now - self._results_sent_at
+            half_is_done = self._num_unsent >= pending
+            if not pending or (half_is_done and held_seconds > SHORTEST_HELD) or held_seconds > LONGEST_HELD:
                 self._send_results()
 
     def keep_alive(self) -> None:
@@ -358,40 +372,41 @@ class Worker:
         if self.idle:
             self.disarm()
         else:
-            self._go_on()
+            self._show_progress()
 
-    def _go_on(self) -> None:
+    def _show_progress(self) -> None:
+        """Reset the watchdog, and send a heartbeat if one is due."""
         self._watchdog.pat()
         if time.perf_counter() - self._sent_at > self._longest_silence:
             self._send_heartbeat()
 
     def disarm(self) -> None:
-        """Disarm the watchdog: what this process does next is not the work of a worker."""
+        """Disarm the watchdog, because this process waits or leaves the work of a worker."""
         self._watchdog.disarm()
 
     def _begin(self, serial: int) -> None:
         """Begin a job: drop the episodes and the results of the last job, but keep its busy seconds."""
         assert self._rollout is not None
         self._serial = serial
-        self._finished, self._num_finished = [], 0
-        self._failures = 0
+        self._unsent, self._num_unsent = [], 0
+        self._num_failures = 0
         self._rollout.clear()
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        """Add the time that is spent meanwhile to the busy seconds."""
+        """Add the time of the block to the busy seconds."""
         begin = time.perf_counter()
         yield
-        self._busy += time.perf_counter() - begin
+        self._busy_seconds += time.perf_counter() - begin
 
     @contextmanager
     def _generating(self) -> Iterator[None]:
-        """Pause the watchdog while genomes are generated; then watch the resets of the episodes that begin."""
+        """Pause the watchdog while the block generates genomes; then watch the resets of the episodes that begin."""
         with self._watchdog.paused():
             yield
-        # These episodes are no longer in the queue and not yet in slots, so `idle` may be True although they begin.
-        # `keep_alive` would then disarm the watchdog.
-        self._go_on()
+        # Do not call `keep_alive`: these episodes are no longer in the queue and not yet in slots, so `idle` may be
+        # True, and `keep_alive` would disarm the watchdog.
+        self._show_progress()
 
     def _send(self, message: Message) -> None:
         self._sent_at = time.perf_counter()
@@ -402,11 +417,11 @@ class Worker:
 
     def _send_results(self) -> None:
         assert self._rollout is not None
-        results = sum_traces(join(self._finished))
-        self._send(messages.ChunkResults(self._serial, self._busy, self._rollout.environment_seconds, results))
-        self._reported_at = self._sent_at
-        self._finished, self._num_finished = [], 0
-        self._busy = 0.0
+        results = sum_traces(join(self._unsent))
+        self._send(messages.ChunkResults(self._serial, self._busy_seconds, self._rollout.environment_seconds, results))
+        self._results_sent_at = self._sent_at
+        self._unsent, self._num_unsent = [], 0
+        self._busy_seconds = 0.0
         self._rollout.environment_seconds = 0.0
         self.expects_message = True
 
@@ -418,15 +433,16 @@ def serve(
     shared: SharedState,
     before_leaving: Callable[[], None] = lambda: None,
 ) -> bytes:
-    """Work until the coordinator dismisses this worker; return the answer in that message, see `cluster.dismiss`.
+    """Work until the coordinator dismisses this worker; return the answer in its `Dismiss` message.
 
-    Raises RunError if rank 0 was lost, or has ended its script. The worker reports any other failure (`error_report`).
-    Then it waits for another setup or for its dismissal.
+    Raises RunError if rank 0 was lost, or has ended its script. The worker sends a report of any other failure to the
+    coordinator (`error_report`). Then it waits for another setup or for its dismissal.
 
     Args:
         transport: Connects this worker with the coordinator.
         make_rollout: Makes a rollout from the experiment's TOML text.
-        signalled: Returns the signal that this process received, or None. The coordinator gets the first one.
+        signalled: Returns the signal that asked this process to stop, or None. The worker sends the first signal to the
+            coordinator.
         shared: The state that the coordinator updates.
         before_leaving: Closes the environments. Called before this worker confirms that it leaves, because `close` may
             hang, and the coordinator waits only for a short time.
@@ -443,10 +459,11 @@ def serve(
 
 
 def _serve(worker: Worker, transport: Transport, signalled: Callable[[], int | None], shared: SharedState) -> Buffer:
-    """Handle the coordinator's messages until one dismisses the worker; return the answer in that message."""
+    """Handle the coordinator's messages until a `Dismiss` arrives; return its answer."""
     failed = False
-    passed_on = False
-    kept_alive_at = probed_at = -math.inf  # times of the last `keep_alive`, and of the last probe that found no message
+    signal_was_sent = False
+    kept_alive_at = -math.inf  # the time of the last `keep_alive`
+    probed_at = -math.inf  # the time of the last probe that found no message
     while True:
         message = None
         # A probe costs as much as several steps. So while a worker plays, it probes only every `PROBE_EVERY` seconds,
@@ -462,13 +479,13 @@ def _serve(worker: Worker, transport: Transport, signalled: Callable[[], int | N
         if isinstance(message, messages.Dismiss):
             return message.answer
         signal = signalled()
-        if signal is not None and not passed_on:
-            passed_on = True
+        if signal is not None and not signal_was_sent:
+            signal_was_sent = True
             _send(transport, messages.StopRequest(signal))
-        if isinstance(message, messages.Setup):  # another experiment, or another coordinator, begins anew
+        if isinstance(message, messages.Setup):  # a worker that has failed can work again after a setup
             failed = False
         try:
-            # A worker that failed can still kill a rank of its host.
+            # A worker that has failed ignores all other messages, but still kills a rank of its host.
             if message is not None and (not failed or isinstance(message, messages.Kill)):
                 worker.handle(message)
                 worker.keep_alive()
@@ -476,7 +493,7 @@ def _serve(worker: Worker, transport: Transport, signalled: Callable[[], int | N
                 worker.tick()
             elif message is None:
                 transport.backoff()
-        # The coordinator reports everything that an environment raises, even SystemExit.
+        # The coordinator prints a report of everything that an environment raises, even SystemExit.
         except BaseException:
             failed = True
             shared.reset()
@@ -492,7 +509,7 @@ def _receive(transport: Transport) -> Message | None:
     received = transport.probe()
     transport.find_lost()
     message = None if received is None else messages.decode(received[1])
-    # Rank 0 sends `Ended` once. Keep it, because a script may catch the error below and call evolve again.
+    # Rank 0 sends `Ended` only once. Remember it, because a script may catch the error below and call evolve again.
     if isinstance(message, messages.Ended):
         transport.ended.add(COORDINATOR)
     if COORDINATOR in transport.ended:

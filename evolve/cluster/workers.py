@@ -1,7 +1,7 @@
-"""Rank 0 shares the items of a job among workers (`WorkQueue`), and notices lost workers (`Workers`).
+"""Rank 0 hands out the items of a job to workers (`WorkQueue`), and notices lost workers (`Workers`).
 
-An item is an episode of a batch, or a question of `Coordinator.ask`. The queue knows only the number of an item. The
-items of a lost worker go to other workers. An item that kills or hangs several workers counts as failed.
+An item is an episode of a batch, or a question of `Coordinator.ask`. The queue knows only the numbers of items. Other
+workers get the items of a lost worker. An item that kills or hangs several workers counts as failed.
 """
 
 import time
@@ -20,29 +20,28 @@ from evolve.errors import HostLost
 from evolve.rollouts import RolloutSpec
 from evolve.shapes import Int64, ceil_div
 
-_LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
+_LONGEST_SETUP = 600.0  # seconds that a worker may take to make its environments
 _SILENCE_INTERVAL = 0.1  # seconds between two updates of the time for which each worker has been silent
 _LONGEST_PASSED = 0.5  # the most seconds that one update adds to this time, because rank 0 may have been suspended
 
-# The largest chunk has the greatest of three sizes: one episode per slot of a worker; the fewest episodes that justify
-# a message; and the episodes that take `_LONG_SECONDS`, but at most 1 / `_SHARES` of the episodes per worker. The last
-# two sizes are at most `_MOST_EPISODES`.
+# Limits of a chunk, see `suitable_sizes`.
 _MOST_EPISODES = 8192
-_LONG_SECONDS, _SHARES = 1.0, 8
+_LONG_SECONDS = 1.0
+_FEWEST_CHUNKS = 8  # of each worker in a batch
 _CHUNK_COST = 3e-4
 """Seconds that rank 0 needs for a chunk: a few messages of about 50 µs each. With n workers a chunk should last n times
 as long, or rank 0 would always be busy. In simulations this value was best for 256 workers of 64 threads, and for 1,024
 workers of one thread."""
 
-_SUSPECT = 2
+_SUSPECT_STRIKES = 2
 """Each item of a lost worker gets strikes, see `Fate`. An item with this number of strikes is handed out alone: if its
 next worker is lost, too, no other item can be the cause."""
-_GUILTY = 4
+_GUILTY_STRIKES = 4
 """An item that was handed out alone counts as failed if it then has this number of strikes, or if the worker hangs."""
-_NO_WORKER = 0  # rank 0 is the coordinator
+_NO_WORKER = 0  # the rank of the coordinator
 
 ChunkSizes = Callable[[int, int], Iterator[int]]
-"""Called with the number of items and of workers; yields the sizes of chunks."""
+"""Called with the numbers of items and of workers; yields the sizes of chunks."""
 Send = Callable[[int, Int64], None]
 """Sends items [n] to a worker; called with the worker and the items."""
 
@@ -60,9 +59,9 @@ def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> It
         least: The size of the smallest chunk that is worth a message while more episodes are left.
     """
     while episodes:
-        fair = ceil_div(episodes, workers)
-        # A chunk has at least `least` episodes, but never more than a fair share of the rest.
-        size = max(fair // 2, min(least, fair))
+        equal_share = ceil_div(episodes, workers)
+        # A chunk has at least `least` episodes, but never more than an equal share of the remaining episodes.
+        size = max(equal_share // 2, min(least, equal_share))
         size = max(1, min(size, largest))
         for _ in range(workers):
             if episodes:
@@ -76,17 +75,20 @@ def suitable_sizes(episodes: int, workers: int, spec: RolloutSpec, episode_secon
     Args:
         episodes: The number of episodes.
         workers: The number of workers.
-        spec: The rollout of each worker.
-        episode_seconds: The time of a worker in the last batch, per episode; 0 if there was no batch. It is shorter
-            than an episode if a worker plays several side by side.
+        spec: The settings of each worker's rollout.
+        episode_seconds: The seconds that a worker was busy in the last batch, per episode; 0 if there was no batch. An
+            episode lasts longer if a worker plays several side by side.
     """
     least = spec.least_chunk
     # If there was no batch, the time of an episode is unknown, so a chunk has at most one episode per slot, or `least`.
     if not episode_seconds:
         return shrinking_sizes(episodes, workers, max(spec.slots, least), least)
+    # The smallest chunk takes so long that its messages are worth their cost.
     worthwhile_seconds = max(spec.chunk_seconds, workers * _CHUNK_COST)
     least = max(min(int(worthwhile_seconds / episode_seconds), _MOST_EPISODES), least)
-    large = min(int(_LONG_SECONDS / episode_seconds), episodes // (_SHARES * workers), _MOST_EPISODES)
+    # The largest chunk takes `_LONG_SECONDS`, if every worker then gets enough chunks for a good balance. It may be
+    # larger to fill the slots of a worker.
+    large = min(int(_LONG_SECONDS / episode_seconds), episodes // (_FEWEST_CHUNKS * workers), _MOST_EPISODES)
     return shrinking_sizes(episodes, workers, max(spec.slots, least, large), least)
 
 
@@ -102,7 +104,7 @@ class PendingItems:
         return len(self.items)
 
     def take(self, n: int) -> Int64:
-        """Return the next items, at most n; a suspect alone."""
+        """Remove and return the next items: a suspect alone, or at most n other items."""
         if self.suspects:
             n = 1
             self.suspects -= 1
@@ -110,7 +112,7 @@ class PendingItems:
         return items
 
     def put_last(self, items: Int64) -> None:
-        """Append items, when no worker is left. Rank 0 plays all items itself, so no item is handed out alone."""
+        """Append items when no worker is left. Rank 0 then plays all items itself, so no item is a suspect any more."""
         self.items = np.concatenate([self.items, items])
         self.suspects = 0
 
@@ -123,7 +125,7 @@ class PendingItems:
 
 
 class Fate(IntEnum):
-    """How a worker was lost. The value is the number of strikes against each item that the worker had."""
+    """The way in which a worker was lost. The value is the number of strikes that each of its items gets."""
 
     CUT_OFF = 0  # its host is silent, or its script has ended
     DEATH = 1
@@ -131,15 +133,15 @@ class Fate(IntEnum):
 
 
 class WorkQueue:
-    """Hands the items of a job out in chunks, and keeps every worker one chunk ahead.
+    """Hands out the items of a job in chunks. A worker gets the next chunk while it works on one.
 
     Args:
         size: N; the items are numbered 0 to N - 1.
         workers: The ranks of the workers.
-        chunk_sizes: Yields the sizes of chunks.
+        chunk_sizes: Called by `hand_out`; yields the sizes of chunks.
         send: Sends items to a worker.
         uneven: Whether items may take unequal times. Then only idle workers get the last few items, because an item
-            behind a long one would end late.
+            that waits for a long one would end late.
     """
 
     def __init__(
@@ -156,10 +158,10 @@ class WorkQueue:
         self._in_hand = dict.fromkeys(workers, 0)  # the number of unfinished items that were sent to each worker
         self.busy: set[int] = set()
         """The workers that have items in hand."""
-        self._isolated: set[int] = set()  # workers that have a suspect, and nothing else
+        self._isolated: set[int] = set()  # workers that have a suspect, and no other item
         self.pending = PendingItems(size)
-        self.last_in_hand: Int64 = np.zeros(0, np.int64)
-        """The items [n] that the last worker had when it was lost."""
+        self.items_of_last_worker: Int64 = np.zeros(0, np.int64)
+        """The unfinished items [n] of the last worker, when it was lost."""
 
     @property
     def idle(self) -> int:
@@ -167,21 +169,24 @@ class WorkQueue:
         return len(self._in_hand) - len(self.busy)
 
     @property
-    def ahead(self) -> int:
+    def items_ahead(self) -> int:
         """The number of items that each worker has in advance. Rank 0 may sleep while a worker plays them.
 
-        It is 0 if items take equal times, while suspects wait, and near the end of the job.
+        It is 0 for questions, while suspects wait, and near the end of the job.
         """
         return self._most_in_hand() if self._uneven else 0
 
     def _most_in_hand(self) -> int:
-        """Return the largest number of items that a worker may have when it gets another chunk."""
-        # A suspect goes to an idle worker, alone. Otherwise a worker may have a chunk in hand when it gets the next.
+        """Return the largest number of unfinished items with which a worker may get another chunk."""
+        # Only an idle worker gets a suspect. Another worker may have a chunk in hand when it gets the next one.
         last_few = self._uneven and len(self.pending) <= len(self._in_hand)
         return 0 if self.pending.suspects or last_few else self._next_size
 
     def hand_out(self) -> None:
-        """Send each worker a chunk, and a second one ahead, if it may have them. The sizes of chunks begin anew."""
+        """Send each worker a chunk, and a second one in advance, if it may have them.
+
+        Call this at the start of a job and after losses of workers: it begins the sizes of chunks anew.
+        """
         self._sizes = self._chunk_sizes(len(self.pending), len(self._in_hand))
         self._next_size = next(self._sizes, 0)
         # Each worker gets its first chunk before any worker gets a second one.
@@ -193,8 +198,8 @@ class WorkQueue:
 
         Returns False if one of the items was finished before. Then none of them counts: a result counts only once.
         """
-        new = not self._done[items].any()
-        if new:
+        are_new = not self._done[items].any()
+        if are_new:
             self._done[items] = True
             self.unfinished -= len(items)
         if worker in self._in_hand:
@@ -204,37 +209,38 @@ class WorkQueue:
                 self._isolated.discard(worker)
             while self._send_chunk(worker):
                 pass
-        return new
+        return are_new
 
     def remove(self, worker: int, fate: Fate) -> tuple[int, Int64]:
         """Remove a lost worker. Its items are pending again: `hand_out` or `finish` sends them to other workers.
 
-        Each item of the worker gets the strikes of the worker's fate. With two strikes an item is a suspect, and so are
-        the worker's other items: they are handed out alone from now on. If a suspect hangs a worker, or has four
-        strikes, it counts as failed.
+        Each item of the worker gets the strikes of the worker's fate. If an item then has two strikes, all items of the
+        worker are suspects: they are handed out alone from now on. If a suspect hangs a worker, or has four strikes, it
+        counts as failed.
 
-        Items that are pending again are handed out first. If no worker is left, rank 0 plays them after all others.
+        Items that are pending again are handed out first. If no worker is left, rank 0 plays them after all other
+        items.
 
         Returns:
             The number of items that are pending again, and the items [n] that count as failed.
         """
         del self._in_hand[worker]
         self.busy.discard(worker)
-        had = np.flatnonzero((self._owner == worker) & ~self._done)
-        self._owner[had] = _NO_WORKER
-        self._strikes[had] += fate
-        was_alone = worker in self._isolated and len(had) == 1
-        # If an item hangs alone, it is to blame. A death may have another cause, so it proves less.
-        if was_alone and (fate == Fate.HANG or self._strikes[had[0]] >= _GUILTY):
-            self._done[had] = True
+        items = np.flatnonzero((self._owner == worker) & ~self._done)
+        self._owner[items] = _NO_WORKER
+        self._strikes[items] += fate
+        was_alone = worker in self._isolated and len(items) == 1
+        # If a worker hangs with only one item, this item is the cause. A death may have another cause.
+        if was_alone and (fate == Fate.HANG or self._strikes[items[0]] >= _GUILTY_STRIKES):
+            self._done[items] = True
             self.unfinished -= 1
-            return 0, had
+            return 0, items
         if self._in_hand:
-            self.pending.put_back(had, alone=bool(self._strikes[had].max(initial=0) >= _SUSPECT))
+            self.pending.put_back(items, alone=bool(self._strikes[items].max(initial=0) >= _SUSPECT_STRIKES))
         else:
-            self.pending.put_last(had)
-            self.last_in_hand = had
-        return len(had), had[:0]
+            self.pending.put_last(items)
+            self.items_of_last_worker = items
+        return len(items), items[:0]  # no item counts as failed
 
     def _send_chunk(self, worker: int) -> bool:
         """Send a worker one chunk if it may have one; return whether it was sent."""
@@ -242,13 +248,13 @@ class WorkQueue:
             return False
         if self._in_hand[worker] > self._most_in_hand():
             return False
-        # `take` counts the suspects down, so read their number first.
-        suspected = self.pending.suspects > 0
+        # `take` reduces the number of suspects, so read it first.
+        is_suspect = self.pending.suspects > 0
         items = self.pending.take(self._next_size)
-        if suspected:
+        if is_suspect:
             self._isolated.add(worker)
         else:
-            self._next_size = next(self._sizes, 1)
+            self._next_size = next(self._sizes, 1)  # 1 if no items are left
         self._owner[items] = worker
         self._in_hand[worker] += len(items)
         self.busy.add(worker)
@@ -258,7 +264,7 @@ class WorkQueue:
 
 @dataclass(frozen=True)
 class Loss:
-    """A lost worker, its fate, and a description of the loss."""
+    """The loss of a worker, with a description for a warning."""
 
     worker: int
     fate: Fate
@@ -301,43 +307,42 @@ class Workers:
             worker, frame = received
             message = messages.decode(frame)
             # Ignore a lost worker, because other workers do its work. Ignore a worker that is still leaving, because
-            # its messages belong to an earlier job.
-            # Compute `is_heard` before the call of `note_farewell`, which changes `leaving` and `gone`.
-            is_heard = worker not in self._transport.gone and worker not in self._transport.leaving
+            # its messages belong to an earlier job. Look before `note_farewell` changes `gone` and `leaving`.
+            is_ignored = worker in self._transport.gone or worker in self._transport.leaving
             note_farewell(self._transport, worker, message)
-            if is_heard and not isinstance(message, Ended):
+            if not (is_ignored or isinstance(message, Ended)):
                 self._ready.add(worker)
                 self._silence[worker] = 0.0
                 return worker, message
         return None
 
     def reset_silence(self) -> None:
-        """Count the silence of all workers from now on, because a new job begins."""
+        """Count the silence of all workers from 0, because a new job begins."""
         self._silence = dict.fromkeys(self.ranks, 0.0)  # seconds
         self._checked_at = time.monotonic()
 
     def remove_lost(self, busy: Collection[int], patience: float) -> list[Loss]:
-        """Remove the workers that died, ended or hang; return how each was lost.
+        """Remove the workers that died, ended or hang; return their losses.
 
         A busy worker that is silent for too long counts as hanging, see `_abandon`.
 
         Args:
             busy: The workers that have work. The silence of other workers does not count.
-            patience: Seconds that a busy worker may be silent; a worker that makes its environments has more.
+            patience: The seconds for which a busy worker may be silent; longer while it makes its environments.
 
         Raises:
-            HostLost: Hosts are silent, and this MPI cannot go on without them, or no other host answers.
+            HostLost: See `check_silence`.
         """
         self._transport.find_lost()
         check_silence(self._transport)
         gone = [worker for worker in self.ranks if worker in self._transport.gone]
         self._remove(gone)
-        silent = self._silent(busy, patience)
+        silent = self._update_silence(busy, patience)
         self._remove(silent)
-        # All lost workers are removed by now, so `_abandon` finds no lost rank in `ranks`.
+        # First remove all lost workers, because `_abandon` sends a message to one of the other workers.
         return [self._loss_of_gone(worker) for worker in gone] + [self._abandon(worker) for worker in silent]
 
-    def _silent(self, busy: Collection[int], patience: float) -> list[int]:
+    def _update_silence(self, busy: Collection[int], patience: float) -> list[int]:
         """Update the silence of all workers; return the busy workers that are silent for too long."""
         passed = time.monotonic() - self._checked_at
         if passed < _SILENCE_INTERVAL:  # with many workers, updates at each call would take longer than receiving
@@ -346,10 +351,9 @@ class Workers:
         for worker in self.ranks:
             silence = self._silence[worker] + min(passed, _LONGEST_PASSED)
             self._silence[worker] = silence if worker in busy else 0.0
-        return [worker for worker in self.ranks if self._silence[worker] > self._longest_silence(worker, patience)]
-
-    def _longest_silence(self, worker: int, patience: float) -> float:
-        return patience if worker in self._ready else max(patience, _LONGEST_SETUP)
+        setup_patience = max(patience, _LONGEST_SETUP)
+        limits = {worker: patience if worker in self._ready else setup_patience for worker in self.ranks}
+        return [worker for worker, limit in limits.items() if self._silence[worker] > limit]
 
     def _remove(self, workers: Collection[int]) -> None:
         self.ranks = tuple(rank for rank in self.ranks if rank not in workers)
@@ -367,16 +371,16 @@ class Workers:
         transport.abandon(worker)
         if transport.tolerant:
             host, pid = transport.hosts[worker], transport.pids[worker]
-            beside = [other for other in self.ranks if transport.hosts[other] == host]
+            workers_there = [rank for rank in self.ranks if transport.hosts[rank] == host]
             if host == transport.host:
                 kill(pid)
-            elif beside:
-                self.send(beside[0], Kill(pid))
+            elif workers_there:
+                self.send(workers_there[0], Kill(pid))
         return Loss(worker, Fate.HANG, "no longer answers, and is given up")
 
 
 def note_farewell(transport: Transport, worker: int, message: Message) -> None:
-    """Update the transport if a message confirms a worker's dismissal, or says that the worker's script has ended."""
+    """Note in the transport if a message confirms a worker's dismissal, or says that the worker's script has ended."""
     if isinstance(message, Dismiss | Ended):
         transport.leaving.discard(worker)
     if isinstance(message, Ended):
@@ -384,7 +388,7 @@ def note_farewell(transport: Transport, worker: int, message: Message) -> None:
 
 
 def check_silence(transport: Transport) -> None:
-    """Raise HostLost if hosts are silent and this job cannot go on without them."""
+    """Raise HostLost if hosts are silent, and MPI does not survive their loss or no other host answers."""
     if not transport.silent:
         return
     answering = {host for rank, host in enumerate(transport.hosts) if rank not in transport.gone}

@@ -311,7 +311,7 @@ def _play(
         show_step(bool(engine.faults))  # the observation of reset
         while True:
             # Between two steps, an alarm that the program has set before may come.
-            watchdog.ring()
+            watchdog.deliver_alarm()
             watchdog.pat()
             results = rollout.tick()
             failures = rollout.take_failures()

@@ -116,9 +116,9 @@ def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tm
     monkeypatch.setenv("EVOLVE_CONNECT_SECONDS", "10")
     limits = []
 
-    def run(words, environment, begin, **_):
+    def run(words, environment, begin_limit, **_):
         assert "EVOLVE_CONNECT_SECONDS" in words or not Launcher.find().is_open_mpi
-        limits.append((environment["EVOLVE_CONNECT_SECONDS"], begin))
+        limits.append((environment["EVOLVE_CONNECT_SECONDS"], begin_limit))
         return DIED
 
     monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: SimpleNamespace(run=run, stopping=False))
@@ -416,7 +416,7 @@ CLEANED = "touch $EVOLVE_EXIT_CODE; sleep 1; rm $EVOLVE_EXIT_CODE; sleep 1; exit
 
 @pytest.mark.parametrize(("child", "code"), [("exec sleep 600", 137), (f"{CLEANED} 3", 3), (f"{CLEANED} 0", 0)])
 def test_a_launcher_that_never_starts_its_ranks_is_killed(supervisor, child, code, capsys):
-    assert supervisor.run(["sh", "-c", child], dict(os.environ), begin=0.5) == Outcome(code)
+    assert supervisor.run(["sh", "-c", child], dict(os.environ), begin_limit=0.5) == Outcome(code)
     cure = "Set EVOLVE_CONNECT_SECONDS if they need more time."
     said = f"the ranks did not begin within 0.5 s: their launcher is killed. {cure}\n" if code == 137 else ""
     assert capsys.readouterr().out == said
@@ -433,12 +433,12 @@ def test_workers_that_never_begin_are_killed(supervisor, monkeypatch, capsys):
 
 def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):
     child = "printf '75 again' > $EVOLVE_EXIT_CODE; exec sleep 60"
-    ended = supervisor.run(["sh", "-c", child], dict(os.environ), end_seconds=0.2)
+    ended = supervisor.run(["sh", "-c", child], dict(os.environ), end_limit=0.2)
     assert ended == Outcome(75, is_from_rank_0=True, start_again=True)
 
 
 def test_only_rank_0_on_another_host_may_succeed_without_a_report(supervisor):
-    assert supervisor.run(["true"], dict(os.environ), begin=60.0) == Outcome(1)
+    assert supervisor.run(["true"], dict(os.environ), begin_limit=60.0) == Outcome(1)
     assert supervisor.run(["true"], dict(os.environ)) == Outcome(0)
     assert supervisor.run(["sh", "-c", "touch $EVOLVE_EXIT_CODE"], dict(os.environ)) == Outcome(1)
 
@@ -485,7 +485,7 @@ def test_a_signal_between_two_launchers_stops_the_next_one(supervisor, handlers,
     """Also one that comes while the launcher is being started."""
     handlers[signal.SIGINT](signal.SIGINT, None)
     child = "trap 'exit 75' USR1; touch $EVOLVE_EXIT_CODE; while :; do sleep 0.1; done"
-    assert supervisor.run(["sh", "-c", child], dict(os.environ), begin=60.0) == Outcome(75)
+    assert supervisor.run(["sh", "-c", child], dict(os.environ), begin_limit=60.0) == Outcome(75)
     assert capsys.readouterr().out == "SIGINT: stopping\n"
 
 
@@ -503,7 +503,7 @@ def test_ranks_that_are_stopping_are_not_asked_again(supervisor, handlers, first
             handlers[signal.SIGINT](signal.SIGINT, None)
         return len(calls) >= 2
 
-    assert supervisor.run(["sh", "-c", STOPS_SLOWLY], dict(os.environ), should_stop, begin=60.0) == Outcome(75)
+    assert supervisor.run(["sh", "-c", STOPS_SLOWLY], dict(os.environ), should_stop, begin_limit=60.0) == Outcome(75)
     assert capfd.readouterr().out.count("asked\n") == 1
 
 

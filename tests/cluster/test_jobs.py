@@ -61,7 +61,7 @@ def test_results_are_collected_once_in_any_order():
     for n in np.random.Generator(np.random.Philox(3)).permutation(len(batch)).tolist():
         key = {"genomes": batch.rows[[n]], "episodes": batch.episodes[[n]], "lengths": np.ones(1, np.int32)}
         for _ in range(2):  # the second time it is dropped
-            job.take(ChunkResults(SERIAL, 0.5, 0.25, results(**key)), 1, queue)
+            job.handle(ChunkResults(SERIAL, 0.5, 0.25, results(**key)), 1, queue)
     assert not queue.unfinished
     assert [done for _, done, _, _ in shown] == list(range(1, 10))
     assert job.seconds.tolist() == [[0, 9, 0], [0, 4.5, 0]]
@@ -89,7 +89,7 @@ def test_an_episode_that_two_workers_report_is_described_once(caplog):
     with caplog.at_level(logging.WARNING, "evolve"):
         for worker, episode in [(1, 0), (2, 0), (2, 1)]:
             failure = EpisodeFailure(1, episode, seed=3, step=1, message="ValueError: x")
-            job.take(FailedEpisode(SERIAL, failure), worker, queue)
+            job.handle(FailedEpisode(SERIAL, failure), worker, queue)
     assert [re.findall(r"episode \d", record.getMessage()) for record in caplog.records] == [
         ["episode 0"],
         ["episode 1"],
@@ -133,9 +133,9 @@ def test_a_batch_names_its_episodes(purpose, keys, candidates, genome, which, ke
 
 def test_some_of_many_episodes_are_named():
     job, _ = evaluation(batch_of(keys=[[2, 0], [2, 1]], episodes=range(20)))
-    assert job.name_some(np.array([21])) == "generation 2, candidate 1, episode 1"
-    assert job.name_some(np.arange(5)).count("episode") == 3
-    assert job.name_some(np.arange(5)).endswith("episode 2 …")
+    assert job.first_names(np.array([21])) == "generation 2, candidate 1, episode 1"
+    assert job.first_names(np.arange(5)).count("episode") == 3
+    assert job.first_names(np.arange(5)).endswith("episode 2 …")
 
 
 def content(number):
@@ -158,13 +158,13 @@ class Asking:
 
     def answer(self, worker):
         number = self.hands[worker].pop(0)
-        self.job.take(Answer(SERIAL, number, content(number + 100)), worker, self.queue)
+        self.job.handle(Answer(SERIAL, number, content(number + 100)), worker, self.queue)
 
 
 def test_every_question_is_answered_once_by_any_worker():
     asking = Asking()
     assert {worker: len(hand) for worker, hand in asking.hands.items()} == {1: 2, 2: 2}
-    asking.job.take(Heartbeat(), 1, asking.queue)
+    asking.job.handle(Heartbeat(), 1, asking.queue)
     asking.answer(1)
     while asking.queue.unfinished:
         asking.answer(2 if asking.hands[2] else 1)

@@ -24,15 +24,15 @@ def watches(monkeypatch):
 
 
 def connected(watch, *ranks):
-    wait_for(lambda: watch.silent() == [] and set(ranks) <= set(watch.connections))
+    wait_for(lambda: watch.find_silent() == [] and set(ranks) <= set(watch.connections))
 
 
 def test_running_ranks_are_not_silent(watches):
     watch, connect = watches
     workers = {rank: connect(rank) for rank in (3, 1)}
     connected(watch, 1, 3)
-    assert watch.silent() == []
-    assert not any(worker.silent() for worker in workers.values())
+    assert watch.find_silent() == []
+    assert not any(worker.is_silent() for worker in workers.values())
 
 
 def test_a_host_may_be_silent_for_longer_than_linux_waits_between_probes(watches):
@@ -41,16 +41,16 @@ def test_a_host_may_be_silent_for_longer_than_linux_waits_between_probes(watches
     watch.endpoint = replace(watch.endpoint, seconds=999_999.0)
     worker = connect(1)
     connected(watch, 1)
-    assert not worker.silent()
+    assert not worker.is_silent()
 
 
 def test_a_process_that_ends_is_no_silent_host(watches):
     watch, connect = watches
     worker = connect(1)
     connected(watch, 1)
-    assert not worker.silent()
+    assert not worker.is_silent()
     del worker  # with its socket
-    wait_for(lambda: watch.silent() == [] and not watch.connections)
+    wait_for(lambda: watch.find_silent() == [] and not watch.connections)
 
 
 @pytest.mark.parametrize("failure", [errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH])
@@ -60,8 +60,8 @@ def test_a_connection_that_the_kernel_gives_up_means_a_silent_host(watches, monk
     connected(watch, 1, 2)
     given_up = watch.connections[2]
     monkeypatch.setattr(watchdog, "end_error", lambda connection: failure if connection is given_up else None)
-    assert watch.silent() == [2]
-    assert watch.silent() == []
+    assert watch.find_silent() == [2]
+    assert watch.find_silent() == []
     del workers
 
 
@@ -70,7 +70,7 @@ def test_a_worker_notices_that_rank_0_is_gone(watches):
     worker = connect(1)
     connected(watch, 1)
     watch.connections[1].close()
-    wait_for(worker.silent)
+    wait_for(worker.is_silent)
 
 
 def test_strangers_are_shown_the_door(watches):
@@ -78,9 +78,9 @@ def test_strangers_are_shown_the_door(watches):
     stranger = connect(7, token="?" * 32)
     worker = connect(1)
     connected(watch, 1)
-    assert not worker.silent()
+    assert not worker.is_silent()
     assert 7 not in watch.connections
-    wait_for(stranger.silent)
+    wait_for(stranger.is_silent)
 
 
 def test_the_port_is_closed_when_all_ranks_have_connected(watches):
@@ -95,25 +95,25 @@ def test_the_port_is_closed_when_all_ranks_have_connected(watches):
         assert stranger.recv(1) == b""  # closed
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", watch.endpoint.port))
-    assert watch.silent() == []
-    assert not any(worker.silent() for worker in workers)
+    assert watch.find_silent() == []
+    assert not any(worker.is_silent() for worker in workers)
 
 
 def test_an_address_that_this_host_has_too_is_not_the_other_host(watches, monkeypatch):
     watch, connect = watches
     monkeypatch.setattr(watchdog, "own_addresses", lambda: ["127.0.0.1"])
-    assert not connect(1).silent()
-    assert watch.silent() == []
+    assert not connect(1).is_silent()
+    assert watch.find_silent() == []
     assert not watch.connections
 
 
 def test_an_address_without_a_route_is_no_silent_host(watches):
     watch, connect = watches
     nowhere = "255.255.255.255"  # no host: a TCP connection to it fails at once
-    assert not connect(1, addresses=(nowhere,)).silent()
+    assert not connect(1, addresses=(nowhere,)).is_silent()
     worker = connect(2, addresses=(nowhere, "127.0.0.1"))
     connected(watch, 2)
-    assert not worker.silent()
+    assert not worker.is_silent()
 
 
 def test_addresses_are_those_that_other_hosts_can_reach():

@@ -135,8 +135,8 @@ def test_an_alarm_that_was_set_before_still_rings(alarms):
             watchdog.pat()
             assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
         assert len(alarms) == 1
-        watchdog.ring()
-        watchdog.ring()
+        watchdog.deliver_alarm()
+        watchdog.deliver_alarm()
         assert len(alarms) == 2
     assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 0.31
     assert signal.getitimer(signal.ITIMER_REAL)[1] == pytest.approx(0.3)
@@ -174,7 +174,7 @@ def test_the_handler_of_an_alarm_may_set_the_next_one(alarms):
     with Watchdog(60.0, fatal=False) as watchdog:
         for _ in range(3):
             time.sleep(0.11)
-            watchdog.ring()
+            watchdog.deliver_alarm()
         assert len(alarms) == 3
     assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 0.1
 

@@ -51,23 +51,23 @@ def test_workers_have_episodes_in_advance_until_the_last_few():
     sent = []
     queue = WorkQueue(40, [1, 2], lambda *_: itertools.repeat(8), lambda worker, items: sent.append((worker, items)))
     queue.hand_out()
-    assert (len(sent), queue.ahead) == (4, 8)
+    assert (len(sent), queue.items_ahead) == (4, 8)
     queue.finish(*sent[0])
-    assert (len(queue.pending), queue.ahead) == (0, 0)
+    assert (len(queue.pending), queue.items_ahead) == (0, 0)
     few = WorkQueue(6, [1, 2], lambda *_: itertools.repeat(1), lambda *_: None)
     few.hand_out()
-    assert (len(few.pending), few.ahead) == (2, 0)
+    assert (len(few.pending), few.items_ahead) == (2, 0)
     questions = WorkQueue(40, [1, 2], lambda *_: itertools.repeat(8), lambda *_: None, uneven=False)
     questions.hand_out()
-    assert questions.ahead == 0
+    assert questions.items_ahead == 0
 
 
 def test_no_worker_has_suspects_in_advance():
     queue = WorkQueue(40, [1, 2, 3], lambda *_: itertools.repeat(4), lambda *_: None)
     queue.hand_out()
-    assert queue.ahead == 4
+    assert queue.items_ahead == 4
     queue.remove(1, Fate.HANG)
-    assert queue.ahead == 0
+    assert queue.items_ahead == 0
 
 
 @given(st.lists(st.integers(1, 6), min_size=15, max_size=15), st.sets(st.integers(0, 14)))
@@ -178,7 +178,7 @@ def test_when_the_last_worker_is_lost_the_items_in_its_hand_come_last():
     for worker in (1, 2, 3):
         in_hand = scene.hands[worker]
         scene.lose(worker, Fate.DEATH)
-    assert scene.queue.last_in_hand.tolist() == sorted(in_hand)
+    assert scene.queue.items_of_last_worker.tolist() == sorted(in_hand)
     assert scene.queue.unfinished == len(scene.queue.pending) == N
     left = scene.queue.pending.items.tolist()
     assert sorted(left) == list(range(N))

@@ -190,7 +190,7 @@ class SomeSilent:
         self._ranks = ranks
         self.ended = set()
 
-    def silent(self):
+    def find_silent(self):
         ranks, self._ranks = self._ranks, ()
         return list(ranks)
 
