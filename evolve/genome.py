@@ -1,7 +1,8 @@
 """Genomes: the numbers that evolve, their layout, and the digest that proves two populations equal.
 
 A genome consists of W numbers and a mask. Most often the numbers are the weights of a network, laid end to end. The
-mask is True for numbers that are present. A strategy knows the `GenomeLayout`, but neither the network nor the task.
+mask is True for numbers that are present. A strategy makes `Genomes`. It knows their `GenomeLayout`, but neither the
+network nor the task.
 """
 
 import hashlib
@@ -70,9 +71,9 @@ class Genomes:
 
 @dataclass(frozen=True, eq=False)
 class FactoredGenomes(Genomes):
-    """Genomes with perturbations of low rank around one centre, and the factors of these perturbations.
+    """Genomes with perturbations of low rank around one centre. They also have the factors of these perturbations.
 
-    No connection is absent. A kernel may compute with the factors instead of the weights, with the same bits.
+    All connections are present. A kernel may compute the weights from the factors, with the same bits.
     """
 
     factors: Factors
@@ -117,7 +118,7 @@ class SelectedGenomes:
 
 
 def select(source: GenomeSource, candidates: Int64) -> GenomeSource:
-    """Return some genomes of a source; in memory if the source is in memory, otherwise lazily."""
+    """Return some genomes of a source: `Genomes` if the source has them in memory, otherwise a lazy source."""
     if isinstance(source, Genomes):
         return source.take(candidates)
     if isinstance(source, SelectedGenomes):
@@ -132,7 +133,7 @@ def no_genomes(W: int) -> Genomes:
 
 
 NO_GENOMES = no_genomes(0)
-"""The genomes in a message to a rank that computes the genomes itself."""
+"""No genomes, for a message to a rank that computes the genomes itself."""
 
 
 def pruned(weights: Float32, mask: Bool) -> Genomes:
@@ -165,28 +166,29 @@ def concatenate(*parts: Genomes) -> Genomes:
 def one_genome(values: Any, argument: str) -> Genomes:
     """Return `values` if they are one genome (P = 1), otherwise a genome with these weights, [W] or [1, W].
 
-    The genome of given weights has all connections. Raises InputError for several genomes, and for weights that are not
-    finite float32 numbers. argument: the name of `values` in errors.
+    A genome of weights has all connections. Raises InputError for several genomes, and for weights that are not finite
+    float32 numbers. argument: The name of `values` in errors.
     """
     if isinstance(values, Genomes):
         if len(values) != 1:
             raise InputError(argument, "one genome", f"{len(values)} of them")
         return values
     try:
-        given = np.asarray(values)
-        if given.dtype.kind in "cSU":  # a conversion to real numbers drops an imaginary part, and reads texts
+        array = np.asarray(values)
+        if array.dtype.kind in "cSU":  # complex numbers, bytes and strings, which `astype` would convert
             raise TypeError
         with np.errstate(over="ignore"):  # infinity is refused below
-            weights = given.astype(np.float32)
+            weights = array.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise InputError(argument, "numbers, or a genome", repr(values)) from None
-    if weights.ndim == 2 and len(weights) == 1:  # as in a genome
+    if weights.ndim == 2 and len(weights) == 1:  # [1, W], as in `Genomes`
         weights = weights[0]
     if weights.ndim != 1 or not weights.size:
         raise InputError(argument, "a vector of numbers", f"an array of shape {list(weights.shape)}")
-    if not np.isfinite(weights).all():
-        which = int(np.argmin(np.isfinite(weights)))
-        raise InputError(argument, "finite float32 numbers", f"{weights[which]} in place {which}")
+    is_finite = np.isfinite(weights)
+    if not is_finite.all():
+        first = int(np.argmin(is_finite))  # the first one that is not finite
+        raise InputError(argument, "finite float32 numbers", f"{weights[first]} in place {first}")
     return Genomes(weights[None], np.ones((1, len(weights)), np.bool_))
 
 
@@ -198,9 +200,9 @@ class Block:
     source: The number of the vector that the matrix multiplies. Source 0 is the observation, and source l + 1 is the
         output of layer l. If l ≥ layer, the connections are recurrent: they read the output of the previous step. If
         the matrix has one row more than the source has nodes, the last row holds the biases.
-    span: None if the numbers are weights. If they are coefficients of learning rules, the [rows, columns] of the
-        connections that learn by these rules. If the block has only one row, all rows of the span share this row.
-        The same is true for columns.
+    span: None if the numbers are weights. If they are coefficients of learning rules, the shape [rows, columns] of the
+        connections that learn by these rules. If the block has only one row, all rows of connections share this row. If
+        it has only one column, all columns share this column.
     name: The name of the matrix in the formulas of its network; "" if it has none, see `title`.
     """
 
@@ -224,7 +226,7 @@ class Block:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The [rows, columns] of the connections: the span, or the shape of the matrix if there is no span."""
+        """The shape [rows, columns] of the connections: the span, or the shape of the matrix if there is no span."""
         return self.span or (self.rows, self.columns)
 
 
@@ -234,8 +236,8 @@ class GenomeLayout(Protocol):
     A layout may also have these attributes:
 
     - `evolves_weights`: False if the weights have no effect and only the mask evolves. The default is True.
-    - `batched_init`: True if `init` also takes `Streams`, and returns a genome for each stream, with the bits that
-      `init` gives for the `Stream` alone. The default is False.
+    - `batched_init`: True if `init` also takes `Streams`, and returns a genome for each stream, with the same bits as
+      for that stream alone (`Stream`). The default is False.
     """
 
     @property
@@ -258,7 +260,7 @@ class GenomeLayout(Protocol):
 class VectorLayout:
     """The layout of genomes without a network: vectors of `size` numbers, all present, in one block.
 
-    init_scale: The standard deviation of initial numbers, which are normal with mean 0.
+    init_scale: The standard deviation of the initial numbers, which are normally distributed with mean 0.
     """
 
     size: int

@@ -25,7 +25,7 @@ import evolve
 from evolve import store
 from evolve.cli.app import launch
 from evolve.errors import InputError
-from evolve.numerics.hashing import QUIET_NAN, fold, update
+from evolve.numerics.hashing import QUIET_NAN, fold, updated
 from evolve.verification import Verdict
 
 POLE = {"id": "CartPole-v1", "engine": "exact"}
@@ -472,7 +472,7 @@ def fingerprint(rows):
     state = np.zeros(1, np.uint64)
     for row in rows:
         words = np.where(np.isnan(row), np.uint32(QUIET_NAN), row.astype(np.float32).view(np.uint32))
-        state = update(state, fold(words[None]))
+        state = updated(state, fold(words[None]))
     return int(state[0])
 
 

@@ -64,8 +64,8 @@ def registers(unit: str) -> tuple[int, ...]:
 
     All functions count that the kernel calls.
     """
-    options = (*cupy_device.EXACT, "--ptxas-options=-v")
-    log = cupy_device.compile_source(cupy_device.source(unit), _ARCHITECTURE, "ProgramLog", options).decode()
+    options = (*cupy_device.EXACT_OPTIONS, "--ptxas-options=-v")
+    log = cupy_device.compile_source(cupy_device.source_files(unit), _ARCHITECTURE, "ProgramLog", options).decode()
     used = _USED.search(log)
     assert used is not None, log
     stacks, stored, loaded = (tuple(map(int, numbers)) for numbers in zip(*_SPILLED.findall(log), strict=True))

@@ -119,7 +119,7 @@ def parts_of(episodes: int) -> list[Part]:
 
 def software() -> dict[str, str]:
     """Return the compared software: the versions of Gymnasium and Box2D, and the digest of the native kernels."""
-    kernels = hashlib.sha256(native.path().read_bytes()).hexdigest()[:16]
+    kernels = hashlib.sha256(native.library_path().read_bytes()).hexdigest()[:16]
     box2d = import_module("Box2D").__version__  # packages of several names have it
     return {"gymnasium": version("gymnasium"), "box2d": box2d, "kernels": kernels}
 

@@ -112,7 +112,7 @@ class RecordedArrays:
         """Record an array that the kernel only reads; return its number."""
         return self._record(np.array(array).ravel(), constant=True).address
 
-    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> SimpleNamespace:
+    def compiled_step(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> SimpleNamespace:
         """Record the kernel and its structure. Return a kernel that can only `settle`: the batch makes no step here."""
         self.kernel_name = name
         self.structure = structure

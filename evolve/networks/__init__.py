@@ -1,7 +1,8 @@
 """Networks: with a genome (weights and a mask), a network turns an observation into an action.
 
-`NETWORKS` is the registry. Every entry implements the protocol `Network`, and passes the same conformance suite. A C
-header in `kernels/` is the native step of a network.
+`NETWORKS` is the registry. Every entry implements the protocol `Network` (`evolve.networks.network`), and passes the
+same conformance suite. `make` returns the network of an experiment. The C headers in `kernels/` have the compiled steps
+of the networks.
 """
 
 import operator
@@ -22,7 +23,7 @@ _PROPOSALS = {
     "feedforwardnetwork": "mlp", "recurrentnetwork": "elman",
     "lstm": "hebbian-lstm", "mlplstmpolicy": "hebbian-lstm", "hebbian": "hebbian-dag",
 }  # fmt: skip
-"""By names of networks in other tools: the network that an error proposes."""
+"""The network that an error proposes for the name of a network in another tool."""
 
 NETWORKS = Registry(
     "network",
@@ -59,7 +60,7 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
     check_whole("action_size", action_size, 1)
     section = {"name": table} if isinstance(table, str) else plain(table)
     network: Network = NETWORKS.make(section, observation_size, action_size)
-    # A network of another package may give anything here; `operator.index` refuses all but integers.
+    # These properties of a network from another package may have any value. `operator.index` refuses all but integers.
     for name, least in (("num_weights", 1), ("num_traces", 0), ("slot_size", 1)):
         with NETWORKS.as_input_error(section, f"property {name}"):
             if operator.index(getattr(network, name)) < least:
@@ -70,9 +71,9 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 def check(section: Section, network: Network, action_size: int) -> str | None:
     """Check a network: draw a genome, check its blocks, make a batch, and compute one step.
 
-    More checks are only for a network from another package: `init` must repeat its weights, even if it draws several
-    genomes at once (`batched_init`), and a slot must not depend on other slots. If only the last bits depend on other
-    slots, the function returns a warning, otherwise None.
+    A network from another package gets two more checks. `init` must give the same weights again, also if it draws
+    several genomes at once (`batched_init`). And a slot must not depend on other slots. If only the last bits of
+    actions depend on other slots, the function returns a warning, otherwise None.
 
     Args:
         section: The section of the experiment that names the network.
@@ -99,7 +100,7 @@ def check(section: Section, network: Network, action_size: int) -> str | None:
         check_shape(actions, "actions", "n A", np.float32, n=1, A=action_size)
     with NETWORKS.as_input_error(section, "traces"):
         check_shape(batch.traces(slots), "traces", "k T", np.float32, k=1, T=network.num_traces)
-    # The conformance suite has made the other checks for the built-in networks.
+    # The conformance suite makes the other checks for the built-in networks.
     name = NETWORKS.parse(section, lenient=True).name
     if name in NETWORKS:
         return None
@@ -113,7 +114,8 @@ def check(section: Section, network: Network, action_size: int) -> str | None:
                 raise ValueError("the Streams of several candidates give other weights than the Stream of each")
     with NETWORKS.as_input_error(section, "load, step or move"):
         rounds_alike = _rounds_alike(network, genome)
-        # State such as a trace may reach the actions only after some steps. But other last bits grow from step to step.
+        # Some state, such as a trace, reaches the actions only after some steps, so compare several. But differences of
+        # the last bits grow from step to step, so if there are any, compare only one.
         _check_slots(network, genome, action_size, steps=8 if rounds_alike else 1)
         if not rounds_alike:
             why = "actions have other last bits beside other slots, so digests may depend on the number of processes"
@@ -123,60 +125,64 @@ def check(section: Section, network: Network, action_size: int) -> str | None:
 
 
 def _check_slots(network: Network, genome: Genomes, action_size: int, steps: int) -> None:
-    """Raise ValueError unless a genome acts the same alone, after a second load, beside another genome, and moved.
+    """Raise ValueError unless a genome acts the same after a second load, beside another genome, and after a move.
 
     steps: The number of steps that are compared in each of these cases.
     """
 
     def act_in_last_slot(batch: Batch, observations: Float32) -> Float32:
-        # The copies protect `seen` and the result from a batch that reuses its arrays.
+        # The copies protect `observations` and the result from a batch that reuses its arrays.
         actions = batch.step(observations.copy())
         check_shape(actions, "actions", "n A", np.float32, n=len(observations), A=action_size)
         return np.array(actions[-1])
 
-    # Number 0 is for the other genome; the genome sees the others in order.
-    seen = _observations(1, 2 * steps + 1, network.observation_size)
+    # The genome sees observation s in step s, from 1 on. In all steps, another genome sees observation 0.
+    observations = _observations(1, 2 * steps + 1, network.observation_size)
     alone = _loaded(network, genome)
-    # In `pair`, another genome is in slot 0, beside the genome in slot 1.
+    # In `pair`, the other genome is in slot 0, and the genome in slot 1.
     pair = _loaded(network, network.init(Stream(0, Purpose.CHECK, 2)).take(np.zeros(2, np.intp)))
     pair.load(np.array([1]), genome.weights, genome.mask, np.array([0]))
-    # The genome plays some steps alone. A second load must then clear all state of these steps.
-    expected = [act_in_last_slot(alone, seen[step : step + 1]) for step in range(1, 2 * steps + 1)]
+    # Record the actions of the genome alone. Then a second load must clear all state of these steps.
+    expected = [act_in_last_slot(alone, observations[step : step + 1]) for step in range(1, 2 * steps + 1)]
     alone.load(np.array([0]), genome.weights, genome.mask, np.array([0]))
     for step in range(1, steps + 1):
         # This is the same batch with the same observations, so not even the order of sums may differ.
-        again = act_in_last_slot(alone, seen[step : step + 1])
+        again = act_in_last_slot(alone, observations[step : step + 1])
         _check_close(again, expected[step - 1], "after a second load", 1e-6)
-        _check_close(act_in_last_slot(pair, seen[[0, step]]), expected[step - 1], "beside another slot")
+        _check_close(act_in_last_slot(pair, observations[[0, step]]), expected[step - 1], "beside another slot")
     # After the move the genome is in slot 0, and only slot 0 makes the next steps.
     pair.move(np.array([1]), np.array([0]))
     for step in range(steps + 1, 2 * steps + 1):
-        _check_close(act_in_last_slot(pair, seen[step : step + 1]), expected[step - 1], "after move")
+        _check_close(act_in_last_slot(pair, observations[step : step + 1]), expected[step - 1], "after move")
 
 
 def _rounds_alike(network: Network, genome: Genomes) -> bool:
-    """Return whether a genome gives the same bits alone and in the last of two or three slots, for some steps.
+    """Return whether a genome gives the same bits alone and in the last of two or three slots, for 16 steps.
 
     Raises ValueError if the first difference is larger than a difference of last bits.
     """
     for B in (2, 3):
-        alone, beside = _loaded(network, genome), _loaded(network, genome.take(np.zeros(B, np.intp)))
+        alone, together = _loaded(network, genome), _loaded(network, genome.take(np.zeros(B, np.intp)))
         for observations in _observations(3, 16, B, network.observation_size):
-            # The last slot of `beside` gets the same observations as the only slot of `alone`.
-            expected, found = alone.step(observations[-1:].copy())[0], beside.step(observations.copy())[-1]
-            if not np.array_equal(expected, found, equal_nan=True):
-                _check_close(found, expected, "beside another slot")
+            # The last slot of `together` gets the same observations as the only slot of `alone`.
+            expected = alone.step(observations[-1:].copy())[0]
+            actions = together.step(observations.copy())[-1]
+            if not np.array_equal(expected, actions, equal_nan=True):
+                _check_close(actions, expected, "beside another slot")
                 return False
     return True
 
 
-def _observations(number: int, *shape: int) -> Float32:
-    """Return random observations in (-1, 1). number: of their stream."""
-    return (2 * Stream(0, Purpose.CHECK, number).uniform(*shape) - 1).astype(np.float32)
+def _observations(generation: int, *shape: int) -> Float32:
+    """Return random observations in (-1, 1). generation: Selects the random stream."""
+    return (2 * Stream(0, Purpose.CHECK, generation).uniform(*shape) - 1).astype(np.float32)
 
 
 def _loaded(network: Network, genomes: Genomes) -> Batch:
-    """Return a batch with a genome in each slot. The seed of the last slot, which is compared, is 0."""
+    """Return a batch with a genome in each slot.
+
+    The seed of the last slot is 0 in every batch, because the actions of this slot are compared.
+    """
     slots = np.arange(len(genomes))
     batch = network.batch(len(genomes), "numpy")
     batch.load(slots, genomes.weights, genomes.mask, slots[-1] - slots)
@@ -184,6 +190,7 @@ def _loaded(network: Network, genomes: Genomes) -> Batch:
 
 
 def _check_close(actions: Float32, expected: Float32, when: str, tolerance: float = 1e-3) -> None:
+    """Raise ValueError, with `when` in the message, if actions differ by more than the tolerance."""
     # The actions may differ a little: the order of NumPy's sums may depend on the number of slots.
     if not np.allclose(actions, expected, tolerance, tolerance, equal_nan=True):
         cure = "let each slot have its own state, cleared by load, and draw random numbers from the seeds of load"

@@ -1,4 +1,4 @@
-"""hebbian-dag and hebbian-lstm, networks with Hebbian traces. A trace sums up how a connection was used.
+"""hebbian-dag and hebbian-lstm, networks with Hebbian traces. Each connection has a trace, a sum over the steps.
 
 In **hebbian-dag** every layer reads all earlier layers. The layers have the sizes D = [O, h1, …, hL, A + 1], and x_0 is
 the observation. The first index is the target, the second index the source: W_ij [D_j, D_{i+1}] are the weights from
@@ -9,8 +9,8 @@ layer j to layer i + 1, and H_ij the traces of these connections.
     H_ij   ← clip(H_ij + ρ (x_jᵀ z_ij), ±limit)      after all layers have been computed
 
 Outputs 1 … A are the action. If `neuromodulated` is set, output 0 is ρ. Otherwise ρ is `trace_rate`, and output 0 has
-no effect. m is `plasticity`; at a pruned connection m is 0. With `plasticity` 0 the traces do not act on the network:
-they only help a strategy to choose the connections to prune. limit is `trace_limit`. Initial weights are
+no effect. m is `plasticity`; at a pruned connection m is 0. With `plasticity` 0 the traces have no effect on the
+network: they only help a strategy to choose the connections to prune. limit is `trace_limit`. Initial weights are
 N(0, init_scale²).
 
 **hebbian-lstm** is a long short-term memory with traces in its gates. Two of its cells control the traces. obs [O] is
@@ -25,9 +25,9 @@ traces T_k of the same shape. W_a is [H, A]. σ is the sigmoid, and limit the se
     T_k    ← T_k + clip((c'[1] x)ᵀ k, ±limit)        after the action; never at a pruned connection
 
 So cell 0 scales the effect of the traces, and cell 1 scales their change. c is zero when an episode starts. After n
-steps no trace exceeds n · limit. W_a does not learn: in arrays with a trace for every weight, its traces are 0. Initial
-weights are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the
-script of 2020 with which this project began (`experiments/script-2020.toml`).
+steps no trace exceeds n · limit. W_a does not learn: arrays have a trace for every weight, but the traces of W_a are 0.
+Initial weights are N(0, 1). The gates follow Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces
+follow the script of 2020 with which this project began (`experiments/script-2020.toml`).
 
 In both networks, traces are zero when an episode starts, and all numbers are float32. In an initial genome, a share of
 `init_sparsity` of the connections is pruned.
@@ -48,7 +48,7 @@ from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 _SMALLEST_NONZERO = 0.001  # the smallest trace rate other than 0, and the smallest trace limit
-# The most steps with pending trace updates, including the current step. kernels/hebbian_dag.h has the same number.
+# The largest number of steps with trace updates to apply, including the current step, as in kernels/hebbian_dag.h.
 _LONGEST_HISTORY = 8
 
 
@@ -79,12 +79,12 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @staticmethod
     def validate(options: HebbianDagOptions) -> None:
-        """Raise InputError for a rate without effect, and for traces that are too small to survive rounding."""
-        usual = HebbianDagOptions().trace_rate
-        if options.neuromodulated and options.trace_rate != usual:
-            expected = f"its default, {usual}, because output 0 replaces it"
+        """Raise InputError for a rate without effect, and for a rate or limit that makes traces too small."""
+        default = HebbianDagOptions().trace_rate
+        if options.neuromodulated and options.trace_rate != default:
+            expected = f"its default, {default}, because output 0 replaces it"
             raise InputError("network.trace_rate", expected, options.trace_rate)
-        # Strategies receive traces rounded to multiples of 2^-20.
+        # Strategies receive traces rounded to multiples of 2^-20, so smaller traces would become 0.
         if 0 < abs(options.trace_rate) < _SMALLEST_NONZERO:
             expected = f"0, or an absolute value of at least {_SMALLEST_NONZERO}"
             raise InputError("network.trace_rate", expected, options.trace_rate)
@@ -98,17 +98,17 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The matrices, layer by layer: W_00, W_10, W_11, W_20, … So all matrices into a layer form one matrix."""
-        return base.all_earlier(self.sizes)
+        """The matrices W_ij: W_00, W_10, W_11, W_20, … The adjacent matrices into a layer form one matrix."""
+        return base.dag_blocks(self.sizes)
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
-        """The neuron (layer, number) of output 0, if output 0 is ρ; see `Network`."""
+        """The neuron (layer, number) of output 0 if output 0 is ρ, otherwise none; see `Network`."""
         return ((len(self.sizes) - 1, 0),) if self.options.neuromodulated else ()
 
     @property
     def is_static(self) -> bool:
-        """Whether traces do not act on the network."""
+        """Whether the traces have no effect on the network."""
         return not self.options.plasticity
 
     @property
@@ -124,7 +124,7 @@ class HebbianDag(base.BaseNetwork[HebbianDagOptions]):
 class HebbianDagBatch(base.SlotArrays):
     """The genomes and traces of B slots.
 
-    The kernel may delay updates of traces for some steps. It applies them before traces are read or replaced.
+    The kernel may delay updates of traces for some steps. `_settle` applies them before traces are read or replaced.
     """
 
     def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
@@ -132,23 +132,23 @@ class HebbianDagBatch(base.SlotArrays):
         self._network = network
         self._weights = self._hold(network.num_weights)
         self._traces = self._hold(network.num_weights)
-        self.kept_traces = self._traces  # what an episode leaves for the strategy, see `SlotArrays`: all traces
-        # The gain of a connection is m, or 0 if the connection is pruned.
+        self.kept_traces = self._traces
+        # The gain of a connection is m, or 0 if the connection is pruned. There are no gains if m is 0.
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
         self._compile("hebbian_dag", network)
-        # Only the back end numpy needs the rest, for `_reference` and `activity`. A kernel has its own nodes, see
-        # `_structure`.
+        # Only the back end numpy needs these attributes, for `_reference` and `activity`. A kernel has its own nodes,
+        # see `_structure`.
         if not self._compiled:
             D = network.sizes
             bounds = np.cumsum([0, *D]).tolist()
             self._nodes = np.zeros((sum(D), slots), np.float32)
             self._rows = [slice(a, b) for a, b in pairwise(bounds)]  # the rows of x_0, x_1, … in the nodes
-            # The matrices into one layer form a stack, with a row for each node of all earlier layers. A span is the
-            # begin and the end of a stack in the genome, and its number of columns.
-            self._spans = []
+            # The matrices into one layer form a stack, with a row for each node of all earlier layers. Each element
+            # has the begin and the end of a stack in the genome, and its number of columns.
+            self._stacks = []
             begin = 0
             for inputs, columns in zip(bounds[1:-1], D[1:], strict=True):
-                self._spans.append((begin, begin + inputs * columns, columns))
+                self._stacks.append((begin, begin + inputs * columns, columns))
                 begin += inputs * columns
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
@@ -158,7 +158,7 @@ class HebbianDagBatch(base.SlotArrays):
         return weights, None, np.float32(self._network.options.plasticity) * mask
 
     def weights(self, slots: Slots) -> Float32:
-        """Return W + m H of k slots, the effective weights of their next step, with a row for each slot."""
+        """Return [k, W]: W + m H of slots [k], the effective weights of their next step."""
         self._settle(slots)
         weights = self._weights.take(slots)
         if self._gains is None:
@@ -175,12 +175,12 @@ class HebbianDagBatch(base.SlotArrays):
         x, limit = self._nodes[:, :n], np.float32(options.trace_limit)
         x[rows[0]] = observations.T
         layers = []
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the kernel does not warn either
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel does not warn, either
             for i, target in enumerate(rows[1:]):
                 # All matrices into layer i + 1, stacked in the order of their inputs x_0, x_1, …
-                weights, traces = self._matrix(self._weights, i, n), self._matrix(self._traces, i, n)
+                weights, traces = self._stack(self._weights, i, n), self._stack(self._traces, i, n)
                 if self._gains is not None:
-                    weights = weights + self._matrix(self._gains, i, n) * traces
+                    weights = weights + self._stack(self._gains, i, n) * traces
                 # The nodes of all earlier layers times their weights, [rows, columns, n].
                 products = x[: target.start, None] * weights
                 # `sequential_sum` returns a row of `products`. Copy the row, because changes of traces overwrite it.
@@ -201,19 +201,19 @@ class HebbianDagBatch(base.SlotArrays):
                 np.minimum(traces, limit, out=traces)
         return outputs[1:].T.copy()
 
-    def _matrix(self, columns: base.HostColumns, layer: int, n: int) -> Float32:
-        """Return [rows, columns, n]: a view of the stacked matrices into a layer, for the first n slots."""
-        start, stop, width = self._spans[layer]
-        return columns.array[0, start:stop, :n].reshape(-1, width, n)
+    def _stack(self, columns: base.HostColumns, i: int, n: int) -> Float32:
+        """Return [rows, columns, n]: a view of the stacked matrices into layer i + 1, for the first n slots."""
+        begin, end, width = self._stacks[i]
+        return columns.array[0, begin:end, :n].reshape(-1, width, n)
 
     def _structure(self) -> ctypes.Structure:
         """Return the C structure `hebbian_dag` of kernels/hebbian_dag.h."""
         D = self._network.sizes
         options = self._network.options
         # The kernel keeps the nodes and sums of the last `history` steps, including the current step. With plasticity,
-        # the current step needs current traces, so it first applies the update of the step before. Without plasticity,
-        # every `history`-th step applies the updates of the last `history` steps. `history` is a power of two, because
-        # the kernel masks the numbers of steps.
+        # a step needs current traces, so it first applies the update of the step before. Without plasticity, every
+        # `history`-th step applies the updates of the last `history` steps. The kernel computes the number of a step
+        # modulo `history` by a mask, so `history` is a power of two.
         history = 2 if self._gains is not None else _LONGEST_HISTORY
         # The sums of layer i + 1 are z_i0 … z_ii.
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
@@ -250,34 +250,36 @@ class HebbianLstmOptions(base.NetworkOptions):
 class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
     """The description of a hebbian-lstm."""
 
-    activation = None  # gates are sigmoids
-    has_traces = True  # also W_a, but its traces are always 0
-    weight_scale = np.float32(1)  # of initial weights; there is no setting `init_scale`
+    activation = None  # three gates have sigmoids, the other layers tanh
+    has_traces = True  # the traces of W_a are always 0
+    weight_scale = np.float32(1)  # there is no option `init_scale`
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """Two blocks for each gate, the rows of W_k for obs and the rows for c; then W_a."""
         O, H, A = self.sizes
+        names: list[str] = []
+        for gate in "fjoi":
+            names += [f"W_{gate}_obs", f"W_{gate}_c"]
         # (layer, source, rows, columns): layer 0 computes the cells, layer 1 the action; source 0 is obs, 1 the cells.
-        names = [f"W_{gate}_{source}" for gate in "fjoi" for source in ("obs", "c")]
-        return base.end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)], [*names, "W_a"])
+        return base.blocks_end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)], [*names, "W_a"])
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
         """The neurons (layer, number) that scale the effect and the change of traces: c[0] and c[1]."""
-        # The layers have the numbers of the sources in `blocks`: 0 is obs, 1 the cells.
+        # Here the layers are numbered from the observation on, as the sources in `blocks`: layer 1 has the cells.
         return (1, 0), (1, 1)
 
     @property
-    def nodes(self) -> int:
-        """The number of inputs and results of a step: obs, c, four gates, c', c' o, action."""
+    def num_nodes(self) -> int:
+        """The number of inputs and results of a step: obs, c, f, j, o, i, c', c' o and action."""
         O, H, A = self.sizes
         return O + 7 * H + A
 
     @property
     def slot_size(self) -> int:
         """The approximate number of float32 values in a slot: weights, traces, mask and nodes."""
-        return 3 * self.num_weights + self.nodes
+        return 3 * self.num_weights + self.num_nodes
 
     def batch(self, slots: int, backend: Backend) -> "HebbianLstmBatch":
         """Return an empty batch of B = `slots` slots."""
@@ -290,13 +292,12 @@ class HebbianLstmBatch(base.SlotArrays):
     def __init__(self, network: HebbianLstm, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
         self._network = network
-        self._sizes = network.sizes
-        self._gate_weights = network.blocks[-1].start  # all weights before W_a
+        self._num_gate_weights = network.blocks[-1].start  # all weights before W_a
         self._limit = np.float32(network.options.update_limit)
         self._weights = self._hold(network.num_weights)
         self._mask = self._hold(network.num_weights)
         self._traces = self.kept_traces = self._hold(network.num_weights)
-        self._cells = self._hold(self._sizes[1])
+        self._cells = self._hold(network.sizes[1])
         self._compile("hebbian_lstm", network)
         self._last_step: tuple[Float32, ...] = ()  # observations and actions of `_reference`, for `activity`
 
@@ -308,9 +309,8 @@ class HebbianLstmBatch(base.SlotArrays):
         """Return [k, W]: W_k + g T_k and W_a of slots, the effective weights of their next step."""
         self._settle(slots)
         weights = self._weights.take(slots)
-        # g is cell 0. W_a has no traces.
-        gates = np.s_[:, : self._gate_weights]
-        weights[gates] += self._cells.take(slots)[:, :1] * self._traces.take(slots)[gates]
+        n = self._num_gate_weights
+        weights[:, :n] += self._cells.take(slots)[:, :1] * self._traces.take(slots)[:, :n]  # g is cell 0
         return weights
 
     def activity(self, slot: int) -> base.Activity:
@@ -321,20 +321,22 @@ class HebbianLstmBatch(base.SlotArrays):
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
-        O, H, _ = self._sizes
+        O, H, _ = self._network.sizes
         cells = self._cells.array[0, :, :n]
         # x is a copy, because the change of the traces below needs the old cells after `cells` has the new ones.
         x = np.concatenate([observations.T, cells])
-        weights, mask, traces = (a.array[0, :, :n] for a in (self._weights, self._mask, self._traces))
+        # Arrays in NumPy have one tile.
+        weights, mask, traces = (columns.array[0, :, :n] for columns in (self._weights, self._mask, self._traces))
         # Views [4, O + H, H, n], a matrix for each gate. The change of T below changes the stored traces.
-        W, M, T = (a[: self._gate_weights].reshape(4, O + H, H, n) for a in (weights, mask, traces))
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel ignores them, too
+        W, M, T = (rows[: self._num_gate_weights].reshape(4, O + H, H, n) for rows in (weights, mask, traces))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel does not warn, either
             # x[O] is the old c[0], which is g in the formula.
             sums = [sequential_sum(x[:, None] * (w + x[O] * trace)) for w, trace in zip(W, T, strict=True)]
             f, j, o = (sigmoid(z - np.float32(1)) for z in sums[:3])
             i = tanh(sums[3])
             cells[:] = tanh(cells * f + i * j)
-            actions = tanh(sequential_sum((cells * o)[:, None] * weights[self._gate_weights :].reshape(H, -1, n)))
+            W_a = weights[self._num_gate_weights :].reshape(H, -1, n)
+            actions = tanh(sequential_sum((cells * o)[:, None] * W_a))
             # [O + H, 1, n] times [4, 1, H, n] is the change of all four matrices.
             change = (cells[1] * x)[:, None] * np.stack([f, j, o, i])[:, None]
             T += M * np.minimum(np.maximum(change, -self._limit), self._limit)
@@ -343,20 +345,20 @@ class HebbianLstmBatch(base.SlotArrays):
 
     def _structure(self) -> ctypes.Structure:
         """Return the C structure `hebbian_lstm` of kernels/hebbian_lstm.h."""
-        O, H, A = self._sizes
-        nodes = self._network.nodes
+        O, H, A = self._network.sizes
+        num_nodes = self._network.num_nodes
         return base.structure(
             observations=(INT64, O),
             num_cells=(INT64, H),
             actions=(INT64, A),
             weight_rows=(INT64, self._network.num_weights),
-            node_rows=(INT64, nodes),
+            node_rows=(INT64, num_nodes),
             weights=(ADDRESS, self._weights.address),
             left=(ADDRESS, self._mask.address),  # 1 for a connection that is left, else 0
             traces=(ADDRESS, self._traces.address),
             cells=(ADDRESS, self._cells.address),
-            # The nodes of this step and of the step before, whose trace updates are pending.
-            nodes=(ADDRESS, self._arrays.zeros(2 * nodes)),
+            # The nodes of this step, and of the step before. This step first applies the trace updates of that one.
+            nodes=(ADDRESS, self._arrays.zeros(2 * num_nodes)),
             age=(ADDRESS, self._arrays.counters()),
             update_limit=(FLOAT, self._limit),
         )

@@ -1,6 +1,6 @@
 """The layered networks without plasticity: mlp, binary-mask-mlp, dag and elman.
 
-`mlp` is the multilayer perceptron (Rosenblatt, 1962): each layer reads the layer before it, and a bias. In
+`mlp` is the multilayer perceptron (Rosenblatt, 1962): each layer reads the layer before it, and a bias unit. In
 `binary-mask-mlp` every connection has the weight 1, and only the mask evolves. In `dag` every layer reads all earlier
 layers. `elman` is the simple recurrent network (Elman, "Finding Structure in Time", 1990).
 
@@ -15,7 +15,7 @@ when an episode starts. All arithmetic is float32.
 """
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -51,33 +51,33 @@ class Layer:
 class Wiring:
     """The nodes of a network and the layers that read and write them.
 
-    nodes: The number of nodes.
+    num_nodes: The number of nodes.
     layers: The layers, in genome order.
-    ones: The nodes that are bias units.
+    bias_units: The numbers of the nodes that are bias units.
     feedback: (source, target, n). After each step nodes[source : source + n] are copied to the context units,
         nodes[target : target + n].
     """
 
-    nodes: int
+    num_nodes: int
     layers: tuple[Layer, ...]
-    ones: tuple[int, ...] = ()
+    bias_units: tuple[int, ...] = ()
     feedback: tuple[int, int, int] = (0, 0, 0)
 
 
 def chain(sizes: tuple[int, ...], biased: bool) -> Wiring:
     """Return the wiring in which each layer reads the layer before it and, if `biased`, a bias unit.
 
-    sizes: the sizes of the observation and of each layer.
+    sizes: The sizes of the observation and of each layer.
     """
     layers = []
-    at = 0
+    first_input = 0
     for inputs, outputs in pairwise(sizes):
         fan_in = inputs + int(biased)
         # A bias unit lies between the inputs and the outputs of its layer, so the layer reads one slice of nodes.
-        layers.append(Layer(at, fan_in, at + fan_in, outputs))
-        at += fan_in
-    ones = tuple(layer.first_output - 1 for layer in layers) if biased else ()
-    return Wiring(at + sizes[-1], tuple(layers), ones)
+        layers.append(Layer(first_input, fan_in, first_input + fan_in, outputs))
+        first_input += fan_in
+    bias_units = tuple(layer.first_output - 1 for layer in layers) if biased else ()
+    return Wiring(first_input + sizes[-1], tuple(layers), bias_units)
 
 
 class LayeredNetwork(base.BaseNetwork[base.OptionsT]):
@@ -92,14 +92,14 @@ class LayeredNetwork(base.BaseNetwork[base.OptionsT]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The matrix of each layer: W_0, W_1, … If the layer reads a bias unit, the last row holds the biases."""
+        """The matrix of each layer: W_0, W_1, … If a layer reads a bias unit, the last row holds the biases."""
         matrices = [(n, n, layer.fan_in, layer.fan_out) for n, layer in enumerate(self.wiring.layers)]
-        return base.end_to_end(matrices, [f"W_{number}" for number in range(len(matrices))])
+        return base.blocks_end_to_end(matrices, [f"W_{number}" for number in range(len(matrices))])
 
     @property
     def slot_size(self) -> int:
         """The number of float32 values in a slot: weights and nodes."""
-        return self.num_weights + self.wiring.nodes
+        return self.num_weights + self.wiring.num_nodes
 
     def batch(self, slots: int, backend: Backend) -> "LayeredBatch":
         """Return an empty batch of B = `slots` slots."""
@@ -126,7 +126,7 @@ class LayeredBatch(base.SlotArrays):
         self._O, self._W = network.observation_size, network.num_weights
         self._wiring = network.wiring
         self._weights = self._hold(self._W)
-        self._nodes = self._hold(self._wiring.nodes)
+        self._nodes = self._hold(self._wiring.num_nodes)
         self._matrices: NDArray[np.int64] = np.zeros(0, np.int64)
         self._centre: Float32 | None = None
         """The common centre of all candidates if slots hold factors, see `Factors`; None if slots hold weights."""
@@ -134,8 +134,8 @@ class LayeredBatch(base.SlotArrays):
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return weights and nodes of slots at the start of an episode; nodes are 0, bias units 1."""
-        nodes = np.zeros((len(weights), self._wiring.nodes), np.float32)
-        nodes[:, self._wiring.ones] = 1
+        nodes = np.zeros((len(weights), self._wiring.num_nodes), np.float32)
+        nodes[:, self._wiring.bias_units] = 1
         return weights, nodes
 
     def fits(self, genomes: Genomes) -> bool:
@@ -147,13 +147,14 @@ class LayeredBatch(base.SlotArrays):
 
     @property
     def can_give(self) -> bool:
-        """Whether other batches can take the columns. They cannot take columns with factors, which are shorter."""
+        """Whether other batches can take the columns: if the slots hold weights, and no factors."""
         return self._centre is None
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return the initial contents of slots, with factors instead of weights if the kernel can use factors.
+        """Return the initial columns of k genomes, with factors instead of weights if the kernel can use factors.
 
-        From then on the kernel reads all slots in this way, so the running episodes must fit, too (`fits`).
+        From then on the kernel reads the columns of all slots in this way. So call it only if `fits` is True, or if no
+        episode runs.
         """
         weights, *other_columns = self.initial(genomes.weights, genomes.mask, seeds)
         factors = self._usable_factors(genomes)
@@ -166,8 +167,8 @@ class LayeredBatch(base.SlotArrays):
     def _usable_factors(self, genomes: Genomes) -> Factors | None:
         """Return the factors of genomes if the kernel can compute weights from them; otherwise None.
 
-        Only the native kernel can, and only with rank 0 or 1. With a higher rank, computing a weight takes longer than
-        reading it. A column has room for W numbers, but the factors of small matrices may need more.
+        Only the native kernel can compute weights. Above rank 1, computing a weight takes longer than reading it. A
+        column holds W numbers, but the factors of small matrices may be more.
         """
         if not isinstance(genomes, FactoredGenomes) or not isinstance(self.kernel, native.NativeStep):
             return None
@@ -177,19 +178,19 @@ class LayeredBatch(base.SlotArrays):
         return factors if fit_in_columns and have_low_rank else None
 
     def _set_weight_layout(self, rows: int, centre: Float32 | None, matrices: tuple[PerturbedMatrix, ...]) -> None:
-        """Tell the kernel what the first `rows` rows of a column are.
+        """Set what the kernel reads in the first `rows` rows of a column.
 
         They are weights if `centre` is None; otherwise they are the factors of `matrices` around the centre [W].
         """
         if self._centre is centre:  # then the layout is set already, because a centre has only one list of matrices
             return
-        # Only for this kernel does `_usable_factors` return factors, so no other batch has a centre.
+        # `_usable_factors` returns factors only for this kernel, so no other batch has a centre.
         assert isinstance(self.kernel, native.NativeStep)
         layout = []
-        first = 0  # the row at which the factors of a matrix begin
+        first_row = 0  # at which the factors of a matrix begin
         for matrix in matrices:
-            layout.append((matrix.rows, matrix.rank, first))
-            first += matrix.factors_size
+            layout.append((matrix.rows, matrix.rank, first_row))
+            first_row += matrix.factors_size
         # The structure has only addresses, so these attributes keep the arrays alive.
         self._centre, self._matrices = centre, np.array(layout, np.int64)
         centre_address = None if centre is None else centre.ctypes.data
@@ -202,26 +203,25 @@ class LayeredBatch(base.SlotArrays):
     def activity(self, slot: int) -> base.Activity:
         """Return the last step of a slot's network."""
         slots = np.array([slot])
-        # The first part begins with the observation, the others with the outputs of a layer. Bias and context units
-        # follow.
-        edges = [0, *(layer.first_output for layer in self._wiring.layers), self._wiring.nodes]
-        nodes = self._nodes.take(slots)[0]
-        return base.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self.weights(slots)[0])
+        # Split the nodes where the outputs of each layer begin.
+        outputs_begin = [layer.first_output for layer in self._wiring.layers]
+        nodes = np.split(self._nodes.take(slots)[0], outputs_begin)
+        return base.Activity(tuple(nodes), self.weights(slots)[0])
 
     def _structure(self) -> ctypes.Structure:
         """Return the C structure `layered` of kernels/layered.h."""
         wiring = self._wiring
-        layers = np.array([(a.first_input, a.fan_in, a.first_output, a.fan_out) for a in wiring.layers], np.int64)
+        layers = np.array([astuple(layer) for layer in wiring.layers], np.int64)
         return base.structure(
             layers=(INT64, len(wiring.layers)),
             weight_rows=(INT64, self._W),
-            node_rows=(INT64, wiring.nodes),
+            node_rows=(INT64, wiring.num_nodes),
             observations=(INT64, self._O),
             wiring=(ADDRESS, self._arrays.constant(layers)),
             feedback=(INT64 * 3, (INT64 * 3)(*wiring.feedback)),
             weights=(ADDRESS, self._weights.address),
             nodes=(ADDRESS, self._nodes.address),
-            # `_set_weight_layout` sets these two if slots hold factors.
+            # `_set_weight_layout` sets the last two if slots hold factors.
             centre=(ADDRESS, None),
             matrices=(ADDRESS, None),
         )
@@ -230,9 +230,9 @@ class LayeredBatch(base.SlotArrays):
         n = len(observations)
         weights = self._weights.array[0, :, :n]  # arrays in NumPy have one tile
         nodes = self._nodes.array[0, :, :n]
-        # Bias units are never an output of a layer, so they stay 1 after `initial`.
+        # Bias units are never an output of a layer, so they stay 1, as `initial` has set them.
         nodes[: self._O] = observations.T
-        first = 0
+        first = 0  # the first weight of the layer
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel does not warn, either
             for layer in self._wiring.layers:
                 last = first + layer.num_weights
@@ -240,9 +240,8 @@ class LayeredBatch(base.SlotArrays):
                 products = nodes[layer.first_input : layer.first_input + layer.fan_in, None] * matrix
                 nodes[layer.first_output : layer.first_output + layer.fan_out] = tanh(sequential_sum(products))
                 first = last
-        # Without context units, `copied` is 0.
-        source, target, copied = self._wiring.feedback
-        nodes[target : target + copied] = nodes[source : source + copied]
+        source, target, num_copied = self._wiring.feedback  # (0, 0, 0) without context units
+        nodes[target : target + num_copied] = nodes[source : source + num_copied]
         output = self._wiring.layers[-1]
         return nodes[output.first_output : output.first_output + output.fan_out].T.copy()
 
@@ -319,15 +318,15 @@ class Dag(LayeredNetwork[DagOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The matrices W_layer_source: W_0_0, W_1_0, W_1_1, W_2_0, … So all matrices into a layer form one matrix."""
-        return base.all_earlier(self.sizes)
+        """W_layer_source: W_0_0, W_1_0, W_1_1, W_2_0, … The adjacent matrices into a layer form one matrix."""
+        return base.dag_blocks(self.sizes)
 
     @cached_property
     def wiring(self) -> Wiring:
         """Each layer reads all nodes before its own."""
-        *before, nodes = accumulate(self.sizes)
-        layers = [Layer(0, n, n, columns) for n, columns in zip(before, self.sizes[1:], strict=True)]
-        return Wiring(nodes, tuple(layers))
+        *fan_ins, num_nodes = accumulate(self.sizes)
+        layers = [Layer(0, fan_in, fan_in, fan_out) for fan_in, fan_out in zip(fan_ins, self.sizes[1:], strict=True)]
+        return Wiring(num_nodes, tuple(layers))
 
 
 class ElmanOptions(base.NetworkOptions):
@@ -349,12 +348,12 @@ class Elman(ScaledNetwork[ElmanOptions]):
         """The nodes x_t, h_{t-1}, 1, which layer 0 reads; h_t, 1, which layer 1 reads; and the action."""
         O, H, A = self.sizes
         h = O + H + 1  # the first node of h_t
-        action = h + H + 1
+        action = h + H + 1  # the first node of the action
         layers = (Layer(0, O + H + 1, h, H), Layer(h, H + 1, action, A))
-        return Wiring(action + A, layers, ones=(O + H, h + H), feedback=(h, O, H))
+        return Wiring(action + A, layers, bias_units=(O + H, h + H), feedback=(h, O, H))
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """W from x_t to h_t, U from h_{t-1} to h_t, V from h_t to the action. The last rows of U and V are biases."""
         O, H, A = self.sizes
-        return base.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)], "WUV")
+        return base.blocks_end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)], "WUV")

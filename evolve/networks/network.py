@@ -2,8 +2,8 @@
 
 A slot holds the network of one running episode. The built-in batches keep their state in arrays (`SlotArrays`). An
 array holds a column of numbers for each of B slots. The arrays are in the memory of the back end: on the host, or on a
-device (`evolve.numerics.device`). The native kernel processes a tile of slots at a time. With NumPy there is one tile,
-as wide as the batch.
+device (`evolve.numerics.device`). The native kernel processes a tile of slots at a time. With NumPy there is one tile
+of B slots. `layered` has the simplest networks.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ Scale = Annotated[float, Field(gt=0, le=1e6)]
 """A factor of weights."""
 
 OptionsT = TypeVar("OptionsT", bound=Any)
-_LARGE = 2**12  # from this number of values on, the native function is faster than an array operation
+_NATIVE_PUT = 2**12  # from this number of values on, the native function `put` is faster than an array operation
 
 
 class NetworkOptions(Options):
@@ -51,25 +51,29 @@ class NetworkOptions(Options):
     aliases: ClassVar[Mapping[str, str]] = {"birth_scale": "init_scale", "birth_pruning": "init_sparsity"}
 
 
-def end_to_end(matrices: Iterable[tuple[int, int, int, int]], names: Iterable[str] = ()) -> tuple[Block, ...]:
-    """Return the blocks of matrices (layer, source, rows, columns), end to end in a genome. names: of the blocks."""
+def blocks_end_to_end(matrices: Iterable[tuple[int, int, int, int]], names: Iterable[str] = ()) -> tuple[Block, ...]:
+    """Return blocks that lie end to end in a genome.
+
+    matrices: The layer, source, rows and columns of each block. names: The names of the blocks; blocks beyond the last
+        name have none.
+    """
     blocks: list[Block] = []
-    given = iter(names)
+    next_names = iter(names)
     for layer, source, rows, columns in matrices:
         start = blocks[-1].stop if blocks else 0
-        blocks.append(Block(layer, source, start, rows, columns, name=next(given, "")))
+        blocks.append(Block(layer, source, start, rows, columns, name=next(next_names, "")))
     return tuple(blocks)
 
 
-def all_earlier(sizes: tuple[int, ...]) -> tuple[Block, ...]:
-    """Return the matrices of a network in which each layer reads all earlier ones.
+def dag_blocks(sizes: tuple[int, ...]) -> tuple[Block, ...]:
+    """Return the blocks of a directed acyclic graph, in which each layer reads the observation and all earlier layers.
 
-    sizes: the sizes of the observation and of each layer.
+    sizes: The sizes of the observation and of each layer.
     """
     matrices = []
     for layer, columns in enumerate(sizes[1:]):
         matrices += [(layer, source, sizes[source], columns) for source in range(layer + 1)]
-    return end_to_end(matrices)
+    return blocks_end_to_end(matrices)
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ class Activity:
     """The last step of the network of one slot, for drawings.
 
     Attributes:
-        nodes: For each layer, from the observation on: the outputs of its neurons, then context units and biases.
+        nodes: The observation, and then for each layer the outputs of its neurons. Each array ends with the context
+            units and bias units that the next layer reads, if there are any.
         weights: [W], the current weight of each connection, in genome order. If the genome has learning rules, the
             shape is [connections]: the matrices of the connections that learn, of shapes `Block.span`, end to end.
     """
@@ -87,7 +92,7 @@ class Activity:
 
 
 class Batch(Protocol):
-    """The running state of B slots. A method for k of the slots takes their numbers [k], all different.
+    """The running state of B slots. A method that works on k of the slots takes their numbers [k], all different.
 
     A batch may also have two optional methods:
 
@@ -123,9 +128,9 @@ class Network(GenomeLayout, Protocol):
       runs with such options can still be resumed and examined.
     - `modulators`: the neurons (layer, number) that modulate learning. The last A neurons of the last layer must then
       be the action. The other neurons of this layer have no effect unless they are modulators.
-    - `is_static`: whether the blocks alone define the network, as follows; it can then be exported as a graph. The
-      weights do not change in an episode. Each layer is tanh of the sum of its sources times their matrices. A sum runs
-      over the rows of all sources in ascending order. The last A outputs of the last layer are the action.
+    - `is_static`: whether the blocks alone define the network. It can then be exported as a graph. Its weights do not
+      change in an episode. Each layer is tanh of the sum of its sources times their matrices. A sum runs over the rows
+      of all sources in ascending order. The last A outputs of the last layer are the action.
     - `sums_by_source`: whether a static network sums the rows of each source first, and then adds these sums.
     """
 
@@ -145,8 +150,8 @@ class Network(GenomeLayout, Protocol):
 class BaseNetwork(Generic[OptionsT]):
     """The base of all built-in networks, with O = observation_size inputs and A = action_size outputs.
 
-    A subclass defines at least `blocks`, `slot_size` and `batch`. `init` needs the option `init_sparsity`, and
-    `weight_scale` needs the option `init_scale`; a subclass may override both.
+    A subclass defines at least `blocks`, `slot_size` and `batch`. `init` reads the option `init_sparsity`, and
+    `weight_scale` reads the option `init_scale`. A subclass without such an option overrides the method.
     """
 
     options: OptionsT
@@ -154,10 +159,11 @@ class BaseNetwork(Generic[OptionsT]):
     action_size: int
 
     batched_init = True  # see `GenomeLayout`
-    has_traces = False  # whether each connection has a trace
+    has_traces = False
+    """Whether each connection has a trace."""
     sums_by_source = False  # see `Network`
     activation: ClassVar[str | None] = "tanh"
-    """The activation of all layers; None if layers have different ones."""
+    """The activation function of all layers; None if layers have different ones."""
 
     @property
     def is_static(self) -> bool:
@@ -195,17 +201,22 @@ class BaseNetwork(Generic[OptionsT]):
         return pruned(weights, stream.at_least(self.options.init_sparsity, self.num_weights))
 
 
-def structure(**parts: tuple[Any, Any]) -> ctypes.Structure:
-    """Return the C structure of a kernel. parts: the name, type and value of each field, in the order of C."""
-    kind = type("Structure", (ctypes.Structure,), {"_fields_": [(name, part) for name, (part, _) in parts.items()]})
-    return kind(**{name: value for name, (_, value) in parts.items()})
+def structure(**fields: tuple[Any, Any]) -> ctypes.Structure:
+    """Return a C structure. fields: The type and the value of each field by its name, in the order of the C header."""
+    types = [(name, ctype) for name, (ctype, _) in fields.items()]
+    made = type("Structure", (ctypes.Structure,), {"_fields_": types})
+    return made(**{name: value for name, (_, value) in fields.items()})
 
 
 class HostColumns:
-    """A column of n numbers for each slot, on the host: an array [tiles, n, lanes].
+    """A column of n float32 numbers for each slot, on the host: an array [tiles, n, lanes].
 
     The `lanes` slots of a tile lie side by side, because vector instructions process several slots together. A method
-    for k slots takes their numbers [k], all different.
+    that works on k slots takes their numbers [k], all different.
+
+    Attributes:
+        rows: n.
+        address: The address of the array.
     """
 
     def __init__(self, tiles: int, n: int, lanes: int, backend: Backend) -> None:
@@ -217,24 +228,25 @@ class HostColumns:
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots [k], values [k, n]."""
-        if self._native and values.size >= _LARGE:
+        if self._native and values.size >= _NATIVE_PUT:
             native.call("put", self.array, slots.astype(np.int64), values.astype(np.float32, copy=False), *values.shape)
         else:
-            self.array[self._at(slots)] = values
+            self.array[self._index(slots)] = values
 
     def clear(self, slots: Slots) -> None:
         """Write zeros into the columns of slots [k]."""
-        self.array[self._at(slots)] = 0
+        self.array[self._index(slots)] = 0
 
     def take(self, slots: Slots) -> Float32:
         """Return [k, n]: the columns of slots [k]."""
-        return self.array[self._at(slots)]
+        return self.array[self._index(slots)]
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy the columns of the source slots to the target slots."""
-        self.array[self._at(targets)] = self.array[self._at(sources)]
+        self.array[self._index(targets)] = self.array[self._index(sources)]
 
-    def _at(self, slots: Slots) -> tuple[Slots, slice, Slots]:
+    def _index(self, slots: Slots) -> tuple[Slots, slice, Slots]:
+        """Return the index of the columns of slots [k] in the array."""
         # A slice separates the two index arrays, so NumPy puts the axis of the slots first: columns are [k, n].
         tile, lane = np.divmod(slots, self._lanes)
         return tile, slice(None), lane
@@ -250,7 +262,7 @@ class HostArrays:
         self._kept: list[NDArray[Any]] = []  # kernels have only addresses, so this list keeps the arrays alive
 
     def columns(self, n: int) -> HostColumns:
-        """Return columns of n zeros."""
+        """Return a column of n zeros for each slot."""
         return HostColumns(self._tiles, n, self._lanes, self._backend)
 
     def zeros(self, n: int) -> int:
@@ -265,13 +277,13 @@ class HostArrays:
         """Return the address of a copy of an array."""
         return self._keep(np.array(array))
 
-    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> native.NativeStep:
-        """Return the native step `evolve_<name>` of a batch.
+    def compiled_step(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> native.NativeStep:
+        """Return the step of a batch, which calls the native kernel `evolve_<name>`.
 
         Args:
             name: The name of the kernel.
             structure: The first argument of the kernel.
-            sizes: O, A and the size of the largest layer, as for `DeviceArrays.kernel`. Only A is used.
+            sizes: O, A and the size of the largest layer, as for `DeviceStep`. Only A is used.
         """
         return native.NativeStep(name, structure, sizes[1], self._lanes)
 
@@ -281,13 +293,14 @@ class HostArrays:
 
 
 Columns = HostColumns | DeviceColumns
+"""A column of numbers for each slot, in the memory of the back end."""
 
 
 class SlotArrays:
     """The base of the built-in batches: the arrays of B slots.
 
     Attributes:
-        held: The columns that move with their slots, made by `_hold`.
+        held: The columns with the state of the slots, made by `_hold`. `load` and `move` copy them.
         kept_traces: The traces that an episode leaves for the strategy; None if it leaves none.
         seeded: Whether `initial` depends on the seeds of the episodes.
         kernel: The compiled step; None with the back end numpy, whose array operations (`_reference`) define the step.
@@ -298,7 +311,7 @@ class SlotArrays:
 
     def __init__(self, slots: int, backend: Backend | HostArrays | DeviceArrays) -> None:
         self._compiled = backend != "numpy"
-        # The export to C passes `RecordedArrays` instead, which records the arrays that the batch requests.
+        # The export to C passes `RecordedArrays` instead of a name. They record the arrays that the batch requests.
         if isinstance(backend, str):
             backend = DeviceArrays(slots) if backend == "cupy" else HostArrays(slots, backend)
         self._arrays = backend
@@ -306,19 +319,21 @@ class SlotArrays:
         self.kept_traces: Columns | None = None
         self.kernel: native.NativeStep | DeviceStep | None = None
 
-    def _compile(self, kernel: str, network: BaseNetwork[Any]) -> None:
-        """Set `kernel` to the compiled step of this name, unless the back end is numpy."""
-        # The structure has the addresses of the columns, so `_hold` must have made all columns before.
+    def _compile(self, name: str, network: BaseNetwork[Any]) -> None:
+        """Set `kernel` to the compiled step `evolve_<name>`, unless the back end is numpy.
+
+        Call it after all calls of `_hold`, because `_structure` has the addresses of the columns.
+        """
         if self._compiled:
             sizes = network.observation_size, network.action_size, max(network.sizes[1:])
-            self.kernel = self._arrays.kernel(kernel, self._structure(), sizes)
+            self.kernel = self._arrays.compiled_step(name, self._structure(), sizes)
 
     def _structure(self) -> ctypes.Structure:
         """Return the first argument of the kernel, with the addresses of the arrays."""
         raise NotImplementedError
 
     def _hold(self, n: int) -> Any:
-        """Return new columns of n zeros that move with their slots: `HostColumns`, or the columns of a device."""
+        """Return new columns of n zeros, and add them to `held`: `HostColumns`, or the columns of a device."""
         columns = self._arrays.columns(n)
         self.held.append(columns)
         return columns
@@ -336,7 +351,7 @@ class SlotArrays:
     def fits(self, _genomes: Genomes) -> bool:
         """Return whether episodes of these genomes may run beside the episodes that are running.
 
-        A batch refuses genomes if `columns_of` gives their columns another layout than the running episodes have.
+        They may not if `columns_of` gives their columns another layout than the running episodes have.
         """
         return True
 
@@ -352,7 +367,10 @@ class SlotArrays:
         # A pending update would otherwise change the traces of the next genome.
         self._settle(slots)
         for columns, values in zip(self.held, self.initial(weights, mask, seeds), strict=True):
-            columns.clear(slots) if values is None else columns.put(slots, values)
+            if values is None:
+                columns.clear(slots)
+            else:
+                columns.put(slots, values)
 
     def traces(self, slots: Slots) -> Float32:
         """Return [k, T]: the traces of slots; T = 0 if the network has no traces."""
@@ -370,7 +388,7 @@ class SlotArrays:
 
     @property
     def can_give(self) -> bool:
-        """Whether `give` is possible: the columns have the same layout in every batch of this network."""
+        """Whether `give` is possible: if the columns have the same layout as in every other batch of this network."""
         return True
 
     def give(self, other: "SlotArrays", sources: Slots, targets: Slots) -> None:
@@ -380,18 +398,19 @@ class SlotArrays:
         """
         self._settle(sources)
         other._settle(targets)
-        for columns, theirs in zip(self.held, other.held, strict=True):
-            theirs.put(targets, columns.take(sources))
+        for from_columns, to_columns in zip(self.held, other.held, strict=True):
+            to_columns.put(targets, from_columns.take(sources))
 
     def step(self, observations: Float32) -> Float32:
         """Advance the first n slots by one step: observations [n, O] -> new actions [n, A]."""
         return self._reference(observations) if self.kernel is None else self.kernel(observations)
 
     def _reference(self, observations: Float32) -> Float32:
+        """Do what `step` does, by array operations, which define the step."""
         raise NotImplementedError
 
     def _settle(self, slots: Slots) -> None:
-        """Apply the pending updates of traces in the tiles of slots."""
+        """Apply the trace updates that the kernel has delayed, in all tiles that contain the given slots."""
         # The kernels of networks without traces have no `settle`.
         if self.kernel is not None and self.kept_traces is not None:
             self.kernel.settle(slots)

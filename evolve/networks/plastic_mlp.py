@@ -1,6 +1,6 @@
 """plastic-mlp: a perceptron whose weights change during an episode, by rules that evolve (Najarro and Risi, 2020).
 
-The layers have n_0, n_1, … neurons, from the observation x_0 to the action. w_i are the [n_i, n_{i+1}] weights from
+The layers have n_0, n_1, … neurons, from the observation x_0 to the action. w_i [n_i, n_{i+1}] are the weights from
 layer i to layer i + 1:
 
     x_{i+1} = tanh(x_i w_i)                          summed over rows in ascending order
@@ -15,9 +15,9 @@ weights. A rule has five coefficients, A, B, C, D and η. `rules` determines the
     "layer"      all connections of a layer share a rule, [1, 1]
 
 There are no biases and no traces. When an episode starts, weights are drawn uniformly from ±`initial_scale`. The seed
-of their stream is the seed of the episode's environment. If a rule has lost all five coefficients, its connections are
-pruned, and have weight 0. In an initial genome, coefficients are `init_scale` · N(0, 1) (not `initial_scale`, which is
-for weights), and a share of `init_sparsity` of them is pruned.
+of their stream is the seed of the episode's environment. If all five coefficients of a rule are pruned, its connections
+are pruned, too: their weights are 0. In an initial genome, coefficients are `init_scale` · N(0, 1) (not
+`initial_scale`, which is for weights), and a share of `init_sparsity` of them is pruned.
 """
 
 import ctypes
@@ -62,7 +62,7 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
     """The description of a plastic-mlp."""
 
     @property
-    def connections(self) -> int:
+    def num_connections(self) -> int:
         """The number of connections. Each has a weight."""
         return sum(rows * columns for rows, columns in pairwise(self.sizes))
 
@@ -84,23 +84,23 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
     @property
     def slot_size(self) -> int:
         """The number of float32 values in a slot: coefficients, weights, nodes, and steps since the last update."""
-        return self.num_weights + self.connections + sum(self.sizes) + 1
+        return self.num_weights + self.num_connections + sum(self.sizes) + 1
 
     def first_weights(self, seeds: Int64) -> Float32:
-        """Return the weights [k, connections] at the start of k episodes. seeds: [k], of their environments."""
+        """Return the weights [k, connections] at the start of k episodes. seeds: [k], the seeds of the environments."""
         streams = Streams(seeds, Purpose.INITIAL_WEIGHTS, 0, np.zeros(len(seeds), np.int64))
-        uniform = 2 * streams.uniform(self.connections) - 1
+        uniform = 2 * streams.uniform(self.num_connections) - 1
         return (uniform * self.options.initial_scale).astype(np.float32)
 
     def unpruned(self, mask: Bool) -> Bool:
         """Return [k, connections]: whether the rule of each connection has a coefficient left. mask: [k, W]."""
         parts = []
-        # The blocks of coefficient A of each layer. B, C, D and η follow in the genome.
+        # `block` is the coefficient A of a layer. B, C, D and η have the same shape, and follow in the genome.
         for block in self.blocks[::_NUM_COEFFICIENTS]:
             size = block.rows * block.columns
             rules = mask[:, block.start : block.start + _NUM_COEFFICIENTS * size]
             present = rules.reshape(-1, _NUM_COEFFICIENTS, block.rows, block.columns).any(axis=1)
-            # A rule that connections share stands for all of them.
+            # Repeat each rule for all connections that share it.
             parts.append(np.broadcast_to(present, (len(mask), *block.shape)).reshape(len(mask), -1))
         return np.concatenate(parts, axis=1)
 
@@ -118,9 +118,9 @@ class PlasticMlpBatch(SlotArrays):
         super().__init__(slots, backend)
         self._network = network
         self._rules = self._hold(network.num_weights)
-        self._weights = self._hold(network.connections)
-        # The steps since the last update of the weights, as float32, like all columns. The count is exact, because
-        # `update_every` is at most 1,000,000 < 2^24.
+        self._weights = self._hold(network.num_connections)
+        # The steps since the last update of the weights, as a float32. It is exact, because `update_every` is at most
+        # 1,000,000 < 2^24.
         self._age = self._hold(1)
         self._compile("plastic_mlp", network)
         if not self._compiled:
@@ -128,7 +128,7 @@ class PlasticMlpBatch(SlotArrays):
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return rules, weights and age of slots at the start of an episode; None stands for zeros."""
-        # The `weights` of these genomes are the coefficients of the rules.
+        # The genomes of this network have coefficients of rules as `weights`.
         drawn = self._network.first_weights(seeds)
         return weights, np.where(self._network.unpruned(mask), drawn, np.float32(0)), None
 
@@ -138,8 +138,8 @@ class PlasticMlpBatch(SlotArrays):
 
     def activity(self, slot: int) -> Activity:
         """Return the nodes of a slot's last step, and the weights of its next step. Needs the back end numpy."""
-        ends_of_layers = [*accumulate(self._network.sizes)]
-        nodes = np.split(self._nodes[:, slot].copy(), ends_of_layers[:-1])
+        *layer_ends, _ = accumulate(self._network.sizes)
+        nodes = np.split(self._nodes[:, slot].copy(), layer_ends)
         return Activity(tuple(nodes), self.weights(np.array([slot]))[0])
 
     def _reference(self, observations: Float32) -> Float32:
@@ -149,7 +149,7 @@ class PlasticMlpBatch(SlotArrays):
         x = observations.T
         start = 0
         layers = []
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel does not warn, either
             for rows, columns in pairwise(self._network.sizes):
                 weights = self._weights.array[0, start : start + rows * columns, :n].reshape(rows, columns, n)
                 y = tanh(sequential_sum(x[:, None] * weights))
@@ -166,10 +166,11 @@ class PlasticMlpBatch(SlotArrays):
     def _update(self, layers: list[tuple[Float32, Float32, Float32]], due: Bool) -> None:
         """Update the weights of the slots that are due.
 
-        layers: for each layer x [rows, n], y [columns, n], and the weights [rows, columns, n] between them.
+        layers: For each layer x [rows, n], y [columns, n], and the weights [rows, columns, n] between them.
         due: [n], whether the weights of each slot are due for an update.
         """
         n = len(due)
+        # `block` is the coefficient A of a layer, as in `unpruned`.
         for (x, y, weights), block in zip(layers, self._network.blocks[::_NUM_COEFFICIENTS], strict=True):
             stop = block.start + _NUM_COEFFICIENTS * block.rows * block.columns
             shape = _NUM_COEFFICIENTS, block.rows, block.columns, n
@@ -190,7 +191,7 @@ class PlasticMlpBatch(SlotArrays):
         return structure(
             layers=(INT64, len(sizes) - 1),
             sizes=(ADDRESS, self._arrays.constant(np.array(sizes, np.int64))),
-            weight_rows=(INT64, self._network.connections),
+            weight_rows=(INT64, self._network.num_connections),
             rule_rows=(INT64, self._network.num_weights),
             node_rows=(INT64, sum(sizes)),
             # Whether each row, and each column, has its own coefficients.

@@ -3,6 +3,9 @@
 The code uses only operations that IEEE 754 defines exactly: + − × ÷, sqrt, comparison, rounding to an integer and
 conversion. Each operation is rounded on its own, and their order is fixed. So there is no libm, no BLAS, no fused
 multiply-add, and no reduction whose order a library chooses.
+
+`portable` has the functions, `streams` the random numbers, `perturbation` random changes of genomes, and `hashing` the
+fingerprints. `native` calls the kernels in C on the CPU, and `device` opens a GPU.
 """
 
 from evolve.numerics.native import Backend, aligned, backend, host_backend

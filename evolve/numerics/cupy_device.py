@@ -1,4 +1,8 @@
-"""GPUs: NVRTC compiles the kernels in rollouts/*.cu, and CuPy runs them. Only this module imports cupy."""
+"""NVIDIA GPUs, as devices of `device_protocol`. Only this module imports CuPy.
+
+NVRTC, NVIDIA's library for compilation at run time, compiles the kernels in rollouts/*.cu to machine code, which is
+cached on disk. `open_device` returns the GPU of this process, which runs the kernels.
+"""
 
 import ctypes
 import ctypes.util
@@ -25,19 +29,18 @@ from evolve.errors import InputError, RunError, Setting, how_to_install, one_lin
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError, local_ranks
 
 _PACKAGE = Path(__file__).parents[1]
-_KERNEL_PACKAGES = ("numerics", "networks", "environments", "rollouts")  # packages with a folder `kernels`
 _PLAY_KERNEL = re.compile(r"play_(\w+?)_on_(\w+)")  # network, task
-EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
+EXACT_OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 """The compiler options that make results equal to the results of the CPU, to the bit."""
-_HASH = 32  # bytes of a sha256
-Kind = Literal["PTX", "CUBIN", "ProgramLog"]
+_HASH_BYTES = 32  # of a sha256
+Output = Literal["PTX", "CUBIN", "ProgramLog"]
 """The outputs of NVRTC: assembly, machine code, and messages of the compiler."""
 _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _MULTIPROCESSORS = 16  # cudaDevAttrMultiProcessorCount
-_MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
-_USE_CPU = "Or use ", Setting("compute.backend", "auto"), ": its results are the same to the bit."
-_USABLE = 0.9  # the share of all memory of a GPU, and of its free memory, that may be used
+_CAPABILITY = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
+_USE_CPU = "Or use ", Setting("compute.backend", "auto"), ": its results are the same to the bit."  # parts of a cure
+_USABLE_SHARE = 0.9  # of all memory of a GPU, and of its free memory
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
 
@@ -48,25 +51,25 @@ def how_to_install_gpu() -> str:
 
 
 def unit_of(kernel: str) -> str:
-    """Return the compilation unit of a kernel: "network, task" for `play_NETWORK_on_TASK`, "" for all other kernels."""
-    played = _PLAY_KERNEL.fullmatch(kernel)
-    return ", ".join(played.groups()) if played else ""
+    """Return the name of a kernel's compilation unit: "NETWORK, TASK" for play_NETWORK_on_TASK, otherwise ""."""
+    match = _PLAY_KERNEL.fullmatch(kernel)
+    return ", ".join(match.groups()) if match else ""
 
 
-def source(unit: str = "") -> dict[str, str]:
-    """Return source texts by file name: first the text of a compilation unit, see `unit_of`, then all headers.
+def source_files(unit: str = "") -> dict[str, str]:
+    """Return source texts by file name: first the text of a compilation unit, then all headers.
 
-    The unit "network, task" is `play.cu`, the headers NETWORK.h and TASK.h, and a last line that defines the kernel.
-    The unit "" is `kernels.cu` and the headers of all networks.
+    unit: The name of the compilation unit, see `unit_of`. "NETWORK, TASK" consists of `play.cu`, the headers NETWORK.h
+        and TASK.h, and a last line that defines the kernel. "" consists of `kernels.cu` and the headers of all
+        networks.
     """
-    packages = {package: sorted((_PACKAGE / package / "kernels").glob("*.h")) for package in _KERNEL_PACKAGES}
-    headers = {path.name: path.read_text() for paths in packages.values() for path in paths}
+    headers = {path.name: path.read_text() for path in sorted(_PACKAGE.glob("*/kernels/*.h"))}
     if unit:
         name, last_line = "play.cu", f"PLAY({unit})\n"
-        included = [f"{kernel}.h" for kernel in unit.split(", ")]
+        included = [f"{network_or_task}.h" for network_or_task in unit.split(", ")]
     else:
         name, last_line = "kernels.cu", ""
-        included = [path.name for path in packages["networks"]]
+        included = sorted(path.name for path in _PACKAGE.glob("networks/kernels/*.h"))
     text = (_PACKAGE / "rollouts" / name).read_text()
     includes = "".join(f'#include "{header}"\n' for header in included)
     return {name: f"{text}\n{includes}{last_line}", **headers}
@@ -77,32 +80,40 @@ def machine_code(architecture: str, unit: str = "") -> bytes:
 
     Args:
         architecture: The architecture of the device, such as "sm_90".
-        unit: See `unit_of`.
+        unit: The name of the compilation unit, see `unit_of`.
 
     Raises:
         InputError: NVRTC is missing, or cannot compile for this architecture.
     """
-    files = source(unit)
+    files = source_files(unit)
     # The key covers all inputs of the compiler, so a changed header or another NVRTC never finds old code.
-    inputs = repr((files, EXACT, architecture, nvrtc_version()))
+    inputs = repr((files, EXACT_OPTIONS, architecture, nvrtc_version()))
     key = hashlib.sha256(inputs.encode()).hexdigest()
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # `Path.home` fails without a home
-    cached = Path(base) / "evolve" / f"{key[:32]}.cubin"
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    cached = Path(cache) / "evolve" / f"{key[:32]}.cubin"
     # The file has the sha256 of the code, and then the code.
     with suppress(OSError):
         content = cached.read_bytes()
-        if hashlib.sha256(content[_HASH:]).digest() == content[:_HASH]:
-            return content[_HASH:]
+        digest, code = content[:_HASH_BYTES], content[_HASH_BYTES:]
+        if hashlib.sha256(code).digest() == digest:
+            return code
     code = compile_source(files, architecture, "CUBIN")
-    if cached.is_absolute():  # without a home directory, "~/.cache" would be in the working directory
+    # Without a home directory, `expanduser` leaves the "~", and the path would begin in the working directory.
+    if cached.is_absolute():
         _write_cached(cached, hashlib.sha256(code).digest() + code)
     return code
 
 
-def compile_source(files: dict[str, str], architecture: str, kind: Kind, options: tuple[str, ...] = EXACT) -> bytes:
-    """Return the code that NVRTC compiles, as assembly or machine code (`kind`).
+def compile_source(
+    files: dict[str, str], architecture: str, output: Output, options: tuple[str, ...] = EXACT_OPTIONS
+) -> bytes:
+    """Compile by NVRTC; return the output, assembly or machine code.
 
-    files: The compilation unit, and then its headers. options: The options of the compiler.
+    Args:
+        files: Source texts by file name: first the compilation unit, then its headers.
+        architecture: The architecture of the device, such as "sm_90".
+        output: "PTX" for assembly, "CUBIN" for machine code.
+        options: The options of the compiler.
 
     Raises:
         InputError: NVRTC is missing, or cannot compile the unit.
@@ -115,31 +126,31 @@ def compile_source(files: dict[str, str], architecture: str, kind: Kind, options
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), unit, name, len(headers), texts, names), "create a program")
     try:
         flags = [option.encode() for option in (f"--gpu-architecture={architecture}", *options)]
-        failed = nvrtc.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
-        if failed:
+        status = nvrtc.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+        if status:
             log = _output(nvrtc, program, "ProgramLog").decode(errors="replace").strip()
-            raise InputError("compute.backend", f"kernels that compile for {architecture}", log or f"error {failed}")
-        return _output(nvrtc, program, kind)
+            raise InputError("compute.backend", f"kernels that compile for {architecture}", log or f"error {status}")
+        return _output(nvrtc, program, output)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def available() -> bool:
+def has_nvrtc() -> bool:
     """Return whether NVRTC is installed."""
     return load_nvrtc() is not None
 
 
-def _output(nvrtc: Any, program: ctypes.c_void_p, kind: Kind) -> bytes:
+def _output(nvrtc: Any, program: ctypes.c_void_p, name: Output) -> bytes:
     """Return an output of a program, without the zero byte that ends a text (PTX and the log)."""
     size = ctypes.c_size_t()
-    _check(getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)), f"return {kind}")
+    _check(getattr(nvrtc, f"nvrtcGet{name}Size")(program, ctypes.byref(size)), f"return {name}")
     buffer = ctypes.create_string_buffer(size.value)
-    _check(getattr(nvrtc, f"nvrtcGet{kind}")(program, buffer), f"return {kind}")
-    return buffer.raw if kind == "CUBIN" else buffer.raw.rstrip(b"\0")
+    _check(getattr(nvrtc, f"nvrtcGet{name}")(program, buffer), f"return {name}")
+    return buffer.raw if name == "CUBIN" else buffer.raw.rstrip(b"\0")
 
 
 def _check(status: int, purpose: str) -> None:
-    """Raise InputError if a call of NVRTC failed."""
+    """Raise InputError if a call of NVRTC failed: if the status that it returned is not 0."""
     if status:
         raise InputError("compute.backend", f"an NVRTC that can {purpose}", f"error {status}")
 
@@ -170,15 +181,17 @@ def load_nvrtc() -> Any:
 
 
 def nvrtc_candidates() -> list[str]:
-    """Return paths to try for NVRTC: its wheels, a toolkit, and the names that the loader searches for."""
-    packages = {*site.getsitepackages(), site.getusersitepackages(), *sys.path}
-    wheels = sorted({str(found) for folder in packages for found in Path(folder).glob("nvidia/*/lib/libnvrtc.so.*")})
+    """Return paths to try for NVRTC: in wheels, in a CUDA toolkit, and names that the system's loader searches for."""
+    wheels: list[str] = []
+    for folder in {*site.getsitepackages(), site.getusersitepackages(), *sys.path}:
+        wheels += map(str, Path(folder).glob("nvidia/*/lib/libnvrtc.so.*"))
+    # Wheels also hold the builtins, and another build of NVRTC (.alt).
+    wheels = [path for path in wheels if "builtins" not in path and ".alt." not in path]
+    # In reverse order, a wheel of CUDA 12 (cuda_nvrtc/lib) comes before a wheel of CUDA 13 (cu13/lib).
+    wheels.sort(reverse=True)
     toolkits = [f"{os.environ[name]}/lib64/libnvrtc.so" for name in ("CUDA_PATH", "CUDA_HOME") if name in os.environ]
     by_name = ctypes.util.find_library("nvrtc")
-    # Wheels also hold the builtins, and another build of NVRTC (.alt).
-    found = [path for path in wheels if "builtins" not in path and ".alt." not in path]
-    # In reverse order, a wheel of CUDA 12 (cuda_nvrtc/lib) comes before a wheel of CUDA 13 (cu13/lib).
-    return [*reversed(found), *toolkits, *([by_name] if by_name else []), "libnvrtc.so.13", "libnvrtc.so.12"]
+    return [*wheels, *toolkits, *([by_name] if by_name else []), "libnvrtc.so.13", "libnvrtc.so.12"]
 
 
 @cache
@@ -224,13 +237,18 @@ def open_device() -> "CupyDevice":
     number = rank % count
     ranks_of_gpu = range(number, ranks, count)
     try:
-        return CupyDevice(cuda, number, sharing=len(ranks_of_gpu))
+        return CupyDevice(cuda, number, processes=len(ranks_of_gpu))
     except RuntimeError as error:  # another process may use the GPU exclusively
         raise InputError("compute.backend", f"GPU {number} to be usable", str(error), *_USE_CPU) from None
 
 
 class CupyDevice:
-    """GPU `number` of this host, a `device_protocol.Device`. Its memory is divided equally among `sharing` processes.
+    """A GPU, a `device_protocol.Device`.
+
+    Args:
+        cuda: The module `cupy.cuda`.
+        number: The number of the GPU on this host.
+        processes: The number of processes that use the GPU. Each may allocate an equal share of the memory.
 
     Attributes:
         runtime: `cupy.cuda.runtime`.
@@ -239,18 +257,19 @@ class CupyDevice:
         multiprocessors: The number of multiprocessors.
     """
 
-    def __init__(self, cuda: Any, number: int, sharing: int) -> None:
+    def __init__(self, cuda: Any, number: int, processes: int) -> None:
         self.runtime = runtime = cuda.runtime
         self.driver = cuda.driver
-        self._pinned = cuda.alloc_pinned_memory
+        self._alloc_pinned = cuda.alloc_pinned_memory
         self._number = number
         runtime.setDevice(number)
-        self._thread = threading.current_thread()
+        self._thread = threading.current_thread()  # the last thread that selected this GPU
         self.name = runtime.getDeviceProperties(number)["name"].decode()
         self.allocated = 0
         runtime.free(0)  # creates the CUDA context
-        self._budget = int(runtime.memGetInfo()[1] * _USABLE) // sharing
-        major, minor = (int(runtime.deviceGetAttribute(which, number)) for which in (_MAJOR, _MINOR))
+        _, total_memory = runtime.memGetInfo()
+        self._budget = int(total_memory * _USABLE_SHARE) // processes  # in bytes
+        major, minor = (int(runtime.deviceGetAttribute(attribute, number)) for attribute in _CAPABILITY)
         self.architecture = f"sm_{major}{minor}"
         self.multiprocessors = int(runtime.deviceGetAttribute(_MULTIPROCESSORS, number))
         self.modules: dict[str, Any] = {}
@@ -280,12 +299,12 @@ class CupyDevice:
 
     def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """Return zeros on the host, page-locked."""
-        kind = np.dtype(dtype)
+        dtype = np.dtype(dtype)
         count = math.prod(shape)
-        nbytes = max(1, count * kind.itemsize)
+        nbytes = max(1, count * dtype.itemsize)
         self.select()
-        with _failures("locking pages of the host", nbytes, 0):
-            array: NDArray[Any] = np.frombuffer(self._pinned(nbytes), kind, count=count)
+        with _failures("locking pages of the host", nbytes):
+            array: NDArray[Any] = np.frombuffer(self._alloc_pinned(nbytes), dtype, count=count)
         array[:] = 0
         return array.reshape(shape)
 
@@ -299,10 +318,10 @@ class CupyDevice:
         with _failures("asking for its memory"):
             free, _ = self.runtime.memGetInfo()
         # Other programs may use the GPU, too, so the share of this process is not always free.
-        return max(0, min(self._budget - self.allocated, int(free * _USABLE)))
+        return max(0, min(self._budget - self.allocated, int(free * _USABLE_SHARE)))
 
     def function(self, kernel: str) -> int:
-        """Return the handle of `evolve_<kernel>`."""
+        """Return the driver's handle of the kernel `evolve_<kernel>`."""
         if kernel not in self._functions:
             module = self._load(unit_of(kernel))
             self._functions[kernel] = int(self.driver.moduleGetFunction(module, f"evolve_{kernel}"))
@@ -339,7 +358,7 @@ class CupyMemory:
     def __init__(self, device: CupyDevice, address: int, nbytes: int) -> None:
         self.address = address
         self.nbytes = nbytes
-        # When the process ends, the driver frees the memory.
+        # atexit=False, because the driver frees the memory when the process ends.
         weakref.finalize(self, device.release, address, nbytes).atexit = False
 
 
@@ -395,11 +414,15 @@ def _destroy(runtime: Any, stream: int, _under_way: list[NDArray[Any]]) -> None:
 
 
 @contextmanager
-def _failures(what: str, nbytes: int = 0, free: int = 0) -> Iterator[None]:
-    """Turn an error of CUDA into RunError, or into DeviceMemoryError if an allocation of `nbytes` > 0 failed."""
+def _failures(action: str, nbytes: int = 0, free: int = 0) -> Iterator[None]:
+    """Turn an error of CUDA into RunError, or into DeviceMemoryError if memory was allocated and there is too little.
+
+    action: For the message: "the GPU failed while …". nbytes: The number of bytes to allocate, or 0. free: The number
+        of free bytes of the GPU; 0 if the memory is on the host.
+    """
     try:
         yield
     except RuntimeError as error:
         if nbytes and getattr(error, "status", None) == _OUT_OF_MEMORY:
             raise DeviceMemoryError(nbytes, free) from None
-        raise RunError(f"the GPU failed while {what}: {error}") from None
+        raise RunError(f"the GPU failed while {action}: {error}") from None

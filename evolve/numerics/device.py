@@ -1,4 +1,9 @@
-"""The device (GPU) of this process, arrays of B slots on it, and the step of a batch of networks on it."""
+"""The device (GPU) of this process, with arrays and the network step of B slots.
+
+A slot has the state of one running episode. `DeviceArrays` allocates arrays with a column of numbers for each slot.
+`DeviceStep` advances the networks of all slots by one step. `device_protocol` defines what a device is, and
+`cupy_device` makes a GPU one.
+"""
 
 import ctypes
 import importlib.util
@@ -12,12 +17,12 @@ from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, Device, Memory, Q
 from evolve.shapes import Float32, Slots, ceil_div
 
 _OPEN: list[Device] = []  # the device of this process, once it is open
-# The number of columns of a weight matrix that one thread sums if there are many tiles, as in kernels/sums.h.
+# The number of columns of a weight matrix that one thread sums if a batch has many tiles, as in kernels/sums.h.
 _COLUMNS_PER_THREAD = 4
 COPYING_PARTS = 4
 """The `parts` of `Queue.launch` for copying kernels: the WIDTH × 4 threads of a block copy one slot or one episode."""
 STAGING = 2**18
-"""The initial number of bytes of staging memory, which holds data on its way to or from the device."""
+"""The initial number of bytes of staging memory: device memory for data that kernels then copy to or from the slots."""
 _ALIGNMENT = 256  # bytes
 LARGEST_COPY = 2**22
 """The largest number of bytes in one copy through the staging memory. Larger arrays are copied in parts, but a part has
@@ -61,12 +66,18 @@ def use(other: Device | None) -> Device | None:
 
 
 class DeviceColumns:
-    """A column of n numbers for each slot, on a device. It has the methods of `HostColumns`.
+    """A column of n numbers for each slot, on a device: an array [tiles, n, WIDTH].
+
+    It has the methods of `evolve.networks.network.HostColumns`.
 
     Args:
         arrays: The arrays of the batch.
         n: The number of numbers in a column.
         dtype: The type of the numbers, of 2, 4 or 8 bytes.
+
+    Attributes:
+        rows: n.
+        address: The address of the array on the device.
     """
 
     def __init__(self, arrays: "DeviceArrays", n: int, dtype: Any) -> None:
@@ -78,9 +89,9 @@ class DeviceColumns:
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots [k], values [k, n]."""
-        for copied in self._copies(len(slots), self.rows):
-            written = np.ascontiguousarray(values[copied], self._dtype)
-            self._launch("put", len(written), *self._arrays.uploads(_as_int64(slots[copied]), written))
+        for part in self._slices(len(slots), self.rows):
+            written = np.ascontiguousarray(values[part], self._dtype)
+            self._launch("put", len(written), *self._arrays.uploads(_as_int64(slots[part]), written))
 
     def clear(self, slots: Slots) -> None:
         """Write zeros into the columns of slots [k]."""
@@ -90,12 +101,12 @@ class DeviceColumns:
         """Return [k, count]: the first `count` numbers of slots [k], by default all n. The call waits for the queue."""
         count = self.rows if count is None else count
         values = np.empty((len(slots), count), self._dtype)
-        for copied in self._copies(len(slots), count):
-            read = values[copied]
-            # The slot numbers are uploaded next. Reserve memory for them, too: if too little were left, their upload
-            # would wait, and `gathered` would no longer be valid.
-            gathered = self._arrays.scratch(read.nbytes, 8 * len(read))
-            self._launch("take", len(read), *self._arrays.uploads(_as_int64(slots[copied])), gathered, count)
+        for part in self._slices(len(slots), count):
+            read = values[part]
+            # `gathered` is valid until the next `wait`. Keep enough memory free for the slot numbers, 8 bytes each, so
+            # that their upload does not wait.
+            gathered = self._arrays.scratch(read.nbytes, keep_free=8 * len(read))
+            self._launch("take", len(read), *self._arrays.uploads(_as_int64(slots[part])), gathered, count)
             self._arrays.queue.download(gathered, read)
         self._arrays.wait()
         return values
@@ -108,13 +119,16 @@ class DeviceColumns:
     def max_staged_bytes(self) -> int:
         """The most bytes of staging memory that a copy needs, for the values and the slot numbers."""
         column = self.rows * self._dtype.itemsize
-        # A column that is longer than LARGEST_COPY is copied whole, see `_copies`.
+        # A column that is longer than LARGEST_COPY is copied whole, see `_slices`.
         values = _aligned(min(self._arrays.slots * column, max(LARGEST_COPY, column)))
         slot_numbers = 2 * _aligned(8 * self._arrays.slots)  # of sources and targets, in `move`
         return values + slot_numbers
 
-    def _copies(self, k: int, count: int) -> list[slice]:
-        """Return slices of k slots. A slice fits into one copy of `count` numbers per slot, or has only one slot."""
+    def _slices(self, k: int, count: int) -> list[slice]:
+        """Return slices of range(k). With `count` numbers per slot, each fits into LARGEST_COPY, or has only one slot.
+
+        There are none if `count` is 0.
+        """
         if not count:
             return []
         at_once = max(1, LARGEST_COPY // (count * self._dtype.itemsize))
@@ -145,9 +159,9 @@ class DeviceArrays:
 
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
         """Return a column of n zeros for each slot."""
-        made = DeviceColumns(self, n, dtype)
-        self.reserve(made.max_staged_bytes)
-        return made
+        columns = DeviceColumns(self, n, dtype)
+        self.reserve(columns.max_staged_bytes)
+        return columns
 
     def zeros(self, n: int) -> int:
         """Return the address of n float32 for each slot, initially 0."""
@@ -168,8 +182,8 @@ class DeviceArrays:
         """Return the address of a copy of a structure, which holds addresses of the device."""
         return self.constant(np.frombuffer(bytes(structure), np.uint8))
 
-    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> "DeviceStep":
-        """Return the step `evolve_<name>` of a batch, see `DeviceStep`."""
+    def compiled_step(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> "DeviceStep":
+        """Return the step of a batch, which calls the kernel `evolve_<name>`; see `DeviceStep`."""
         return DeviceStep(self, name, structure, sizes)
 
     def allocate(self, nbytes: int) -> Memory:
@@ -177,21 +191,21 @@ class DeviceArrays:
         self._memory.append(self.device.allocate(max(nbytes, 1)))
         return self._memory[-1]
 
-    def scratch(self, nbytes: int, more: int = 0) -> int:
+    def scratch(self, nbytes: int, keep_free: int = 0) -> int:
         """Return the address of staging memory that is valid until the next `wait`.
 
         If too little memory is left, this call first waits, and may replace the memory by a larger one.
 
-        more: The number of bytes that later calls will take while the memory of this call is still needed. This call
-            keeps them free. Otherwise a later call might wait, and this memory would no longer be valid.
+        keep_free: The number of bytes for which the next calls need not wait.
         """
-        nbytes, needed = _aligned(nbytes), _aligned(nbytes) + _aligned(more)
+        needed = _aligned(nbytes) + _aligned(keep_free)
         if self._used + needed > self._staging.nbytes:
             # After the wait no queued work needs the staging memory, so it is used from its beginning again.
             self.wait()
             self.reserve(needed)
-        self._used += nbytes
-        return self._staging.address + self._used - nbytes
+        address = self._staging.address + self._used
+        self._used += _aligned(nbytes)
+        return address
 
     def reserve(self, nbytes: int) -> None:
         """Make sure that the staging memory has at least `nbytes` bytes."""
@@ -202,17 +216,17 @@ class DeviceArrays:
 
     def uploads(self, *arrays: NDArray[Any]) -> list[int]:
         """Return the addresses of copies of arrays, all valid until the next `wait`."""
-        remaining = sum(_aligned(array.nbytes) for array in arrays)
+        later = sum(_aligned(array.nbytes) for array in arrays)  # the bytes of the later arrays
         addresses = []
         for array in arrays:
-            # Each upload keeps enough memory free for the later arrays, so no later upload waits, see `scratch`.
-            remaining -= _aligned(array.nbytes)
-            addresses.append(self.scratch(array.nbytes, remaining))
+            # If the upload of a later array waited, the addresses of the earlier ones would no longer be valid.
+            later -= _aligned(array.nbytes)
+            addresses.append(self.scratch(array.nbytes, keep_free=later))
             self.queue.upload(addresses[-1], array)
         return addresses
 
     def wait(self) -> None:
-        """Wait for all queued work."""
+        """Wait for all queued work. The staging memory is free afterwards."""
         self.queue.wait()
         self._used = 0
 
@@ -248,13 +262,14 @@ class DeviceStep:
         self.name = name
         self.structure = structure
         # With few tiles most of a device is idle, so use more threads, with one column each.
-        columns = 1 if arrays.tiles < arrays.device.multiprocessors else _COLUMNS_PER_THREAD
-        self.parts = max(1, min(MOST_PARTS, ceil_div(widest, columns)))
+        columns_per_thread = 1 if arrays.tiles < arrays.device.multiprocessors else _COLUMNS_PER_THREAD
+        self.parts = max(1, min(MOST_PARTS, ceil_div(widest, columns_per_thread)))
 
     def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
         """Begin a step of the first n slots, for the present `observations`.
 
-        normalization, fingerprints: addresses of the structures for these parts of the step; 0 skips a part.
+        normalization, fingerprints: The addresses of the structures that the kernel needs to normalize observations and
+            to update fingerprints (`evolve.rollouts.inference`). With 0 it does not do so.
         """
         queue = self.arrays.queue
         queue.upload(self.input, self.observations[:n])
@@ -262,7 +277,7 @@ class DeviceStep:
         queue.download(self._output, self.actions[:n])
 
     def launch(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
-        """Run the kernel on the observations that the device already has."""
+        """Queue the kernel for the observations that the device already has."""
         arguments = self.structure, normalization, fingerprints, self.input, self._output, n
         self.arrays.queue.launch(self.name, ceil_div(n, WIDTH), self.parts, *arguments)
 
@@ -279,11 +294,11 @@ class DeviceStep:
         return self.finish(n).copy()
 
     def settle(self, slots: Slots) -> None:
-        """Apply the pending updates of traces in the tiles of slots."""
+        """Apply the trace updates that the kernel has delayed, in all tiles that contain the given slots."""
         tiles = np.unique(slots // WIDTH)
         if len(tiles):
-            (at,) = self.arrays.uploads(_as_int64(tiles))
-            self.arrays.queue.launch(f"{self.name}_settle", len(tiles), self.parts, self.structure, at)
+            (tiles_address,) = self.arrays.uploads(_as_int64(tiles))
+            self.arrays.queue.launch(f"{self.name}_settle", len(tiles), self.parts, self.structure, tiles_address)
 
 
 def _aligned(nbytes: int) -> int:

@@ -1,6 +1,7 @@
 """The interface of a device, such as a GPU: memory, queues of work, and launches of kernels.
 
-A device has its own memory, and works while the host goes on. Only explicit calls copy data, and every copy is counted.
+A device has its own memory, and works while the host goes on. Only calls of `Queue.upload` and `Queue.download` copy
+data between host and device. `CupyDevice` implements `Device` for GPUs; the tests have an emulated device.
 """
 
 import ctypes
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 WIDTH = 32
 """The number of slots (networks side by side) that a device processes as one tile, as in numerics/kernels/lanes.h."""
 MOST_PARTS = 8
-"""The largest `parts` of `launch`: threads that share the work of one slot. Each computes some neurons of a layer."""
+"""The largest `parts` of `Queue.launch`, the threads that share the work of a slot. Each computes some neurons of a
+layer."""
 # The environment variables of launchers: the rank of a process on its host, and the number of ranks on the host.
 LOCAL_RANKS = (
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -24,7 +26,7 @@ LOCAL_RANKS = (
 
 
 class Memory(Protocol):
-    """Memory of a device: `nbytes` bytes at an address. It is freed with this object."""
+    """Memory of a device: `nbytes` bytes at an address. When this object is deleted, the memory is freed."""
 
     address: int
     nbytes: int
@@ -89,13 +91,18 @@ class DeviceMemoryError(Exception):
 
 
 def local_ranks() -> tuple[int, int]:
-    """Return this process's rank on its host, and a bound on the ranks there; (0, 1) if `LOCAL_RANKS` is unset."""
+    """Return the rank of this process on its host, and an upper bound on the number of ranks there.
+
+    The result is (0, 1) if no launcher has set the variables of `LOCAL_RANKS`.
+    """
     for rank_variable, size_variable in LOCAL_RANKS:
-        rank = re.findall(r"\b\d+", os.environ.get(rank_variable, ""))
-        # SLURM lists the numbers of ranks of all hosts, but not which host this is. "4,8(x2)" means 4, 8 and 8; the
-        # pattern skips the 2, which follows a letter. Ranks share a device's memory equally, so a rank that assumes too
-        # few ranks could use too much. So take the largest number. A host with rank r has at least r + 1 ranks.
+        ranks = re.findall(r"\b\d+", os.environ.get(rank_variable, ""))
+        # SLURM lists the sizes of all hosts, but not which host this is: "4,8(x2)" means 4, 8 and 8 ranks. The pattern
+        # skips the 2, which follows a letter.
         sizes = re.findall(r"\b\d+", os.environ.get(size_variable, ""))
-        if rank and sizes:
-            return int(rank[0]), max(int(rank[0]) + 1, *map(int, sizes))
+        if ranks and sizes:
+            # Take the largest size: a rank that assumed too few ranks could use more than its share of a device's
+            # memory. A host with rank r has at least r + 1 ranks.
+            rank = int(ranks[0])
+            return rank, max(rank + 1, *map(int, sizes))
     return 0, 1

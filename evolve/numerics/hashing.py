@@ -26,8 +26,8 @@ MULTIPLIER = 0x9E3779B97F4A7C15
 QUIET_NAN = 0x7FC00000
 """The word that replaces every NaN, because CPUs differ in the sign of a NaN."""
 _ABSENT = np.uint32(0xFFFFFFFF)  # the word of an absent value; as a float32 it is a NaN that no network computes
-_BLOCK = 2**18  # numbers that are folded at a time, to limit memory
-_FIRST_CAPACITY = 256  # steps
+_BLOCK = 2**18  # the number of values that are folded at a time, to limit memory
+_FIRST_CAPACITY = 256  # the initial capacity of step hashes, in steps
 # From this number of rows on, `sha256` calls the native kernel instead of hashlib. On a CPU without instructions for
 # SHA-256, the kernel hashes 8 rows in the time of one.
 _FEWEST_ROWS = 8
@@ -56,9 +56,9 @@ def fold_present(values: Float32, present: Bool) -> UInt64:
     if native.available():
         native.call("fold_present", values, present, coefficients(k), folds, n, k)
         return folds
-    at_once = max(1, _BLOCK // max(1, k))
-    for first in range(0, n, at_once):
-        rows = slice(first, first + at_once)
+    rows_at_once = max(1, _BLOCK // max(1, k))
+    for first in range(0, n, rows_at_once):
+        rows = slice(first, first + rows_at_once)
         folds[rows] = fold(np.where(present[rows], values[rows].view(np.uint32), _ABSENT))
     return folds
 
@@ -82,7 +82,7 @@ def sha256(values: Float32, present: Bool) -> UInt8:
 
 
 def count_present(present: Bool) -> Int32:
-    """Return [n]: the number of values present in each row [n, k]."""
+    """Return [n]: the number of True values in each row of `present` [n, k]."""
     if not native.available():
         return np.count_nonzero(present, axis=1).astype(np.int32)
     counts = np.empty(len(present), np.int32)
@@ -90,9 +90,9 @@ def count_present(present: Bool) -> Int32:
     return counts
 
 
-def update(states: UInt64, folds: UInt64) -> UInt64:
-    """Return the fingerprints [n] after an update of the fingerprints `states` [n] by `folds` [n]."""
-    h = (states ^ folds) * np.uint64(MULTIPLIER)
+def updated(fingerprints: UInt64, folds: UInt64) -> UInt64:
+    """Return the fingerprints [n] after a step: the earlier fingerprints [n], updated by the folds [n] of its rows."""
+    h = (fingerprints ^ folds) * np.uint64(MULTIPLIER)
     return h ^ (h >> np.uint64(32))
 
 
@@ -130,7 +130,7 @@ class StepHashes:
         self._hashes: UInt8 = np.zeros((slots, _FIRST_CAPACITY, 2), np.uint8)
         if self._native:
             self._kernel = native.bind("fingerprint", [ADDRESS, ADDRESS, INT64])
-        self._bind()
+        self._fill_structure()
 
     def begin(self, slots: Slots) -> None:
         """Begin episodes in slots [k]."""
@@ -151,10 +151,10 @@ class StepHashes:
             self._kernel(self._address, self._outputs_address, n)
             return
         for column, rows in enumerate((self.observations, self.outputs)):
-            self._states[:n, column] = update(self._states[:n, column], fold(_words(rows[:n])))
-        # This leaves out only steps beyond `MAX_HASHED_STEPS`: until then `_grow` keeps the capacity above `_steps`.
+            self._states[:n, column] = updated(self._states[:n, column], fold(_words(rows[:n])))
+        # Only slots beyond `MAX_HASHED_STEPS` steps are left out: until then `_grow` keeps the capacity above `_steps`.
         slots = np.flatnonzero(self._steps[:n] < self._hashes.shape[1])
-        self._hashes[slots, self._steps[slots]] = self._states[slots] >> np.uint64(56)
+        self._hashes[slots, self._steps[slots]] = self._states[slots] >> np.uint64(56)  # the top byte
         self._steps[:n] += 1
 
     def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
@@ -162,10 +162,11 @@ class StepHashes:
 
         The step hashes of all episodes are end to end, [Σ min(length, MAX_HASHED_STEPS), 2].
         """
-        # The two bytes of a step are selected together, as one uint16.
-        hashed = np.minimum(lengths, MAX_HASHED_STEPS)
-        longest = int(hashed.max(initial=0))
-        return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], hashed)
+        num_hashes = np.minimum(lengths, MAX_HASHED_STEPS)
+        longest = int(num_hashes.max(initial=0))
+        # As a uint16 the two bytes of a step are one number, so the last axis has length 1.
+        pairs = self._hashes.view(np.uint16)[slots, :longest, 0]
+        return self._states[slots], end_to_end(pairs, num_hashes)
 
     def _grow(self) -> None:
         """Double the capacity if an episode has reached it, up to `MAX_HASHED_STEPS`."""
@@ -176,13 +177,13 @@ class StepHashes:
             return
         if capacity < MAX_HASHED_STEPS:
             self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)], axis=1)
-            self._bind()
+            self._fill_structure()
         else:
             # Later steps have no hash. The bound stays below the capacity, so `update` never calls `_grow` again.
             self._most_steps = -(2**62)
 
-    def _bind(self) -> None:
-        """Write the addresses of the arrays into the structure for the native kernel."""
+    def _fill_structure(self) -> None:
+        """Write the addresses of the arrays into the structure of the native kernel, if there is one."""
         if self._native:
             arrays = self.observations, self._coefficients, self._states, self._steps, self._hashes
             addresses = (array.ctypes.data for array in arrays)
@@ -193,12 +194,15 @@ class StepHashes:
 
 
 def end_to_end(pairs: NDArray[np.uint16], counts: Int32) -> UInt8:
-    """Return [Σ counts, 2]: the first counts[i] pairs of bytes in each row i of pairs [k, longest], end to end."""
+    """Return [Σ counts, 2]: the first counts[i] pairs of bytes of each row i of `pairs` [k, longest], end to end.
+
+    A pair of bytes is one uint16.
+    """
     return pairs[np.arange(pairs.shape[1]) < counts[:, None]].view(np.uint8).reshape(-1, 2)
 
 
 def _words(rows: Float32) -> NDArray[np.uint32]:
-    """Return the bits of rows as words, with one word for every NaN."""
+    """Return the bits of rows as words, with `QUIET_NAN` for every NaN."""
     words = np.ascontiguousarray(rows).view(np.uint32)
-    missing = np.isnan(rows)
-    return np.where(missing, np.uint32(QUIET_NAN), words) if missing.any() else words
+    is_nan = np.isnan(rows)
+    return np.where(is_nan, np.uint32(QUIET_NAN), words) if is_nan.any() else words

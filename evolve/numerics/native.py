@@ -1,8 +1,8 @@
 """Access to the native CPU kernels, a library in C that is compiled with the package if there is a C compiler.
 
-ctypes loads the library. `call` calls a function of the library. For many calls of a function, `bind` is faster. A
-module that fills a C structure also describes the structure. If the library was not built, array operations compute the
-same bits.
+ctypes loads the library. `call` calls a function of the library. For many calls of a function, `bind` is faster. C
+structures are declared in the modules that fill them. If the library was not built, array operations compute the same
+bits.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ _TYPES = {int: INT64, np.int32: INT64, np.int64: INT64, float: DOUBLE, np.float6
 """The C types of the numbers that `call` passes. All other arguments are addresses."""
 
 
-def path() -> Path:
+def library_path() -> Path:
     """Return the path of the library, whether or not it was built."""
     return Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
 
@@ -50,16 +50,16 @@ def load_library() -> ctypes.CDLL | None:
             would hide why the run is slow.
     """
     try:
-        library = ctypes.CDLL(str(path()))
+        library = ctypes.CDLL(str(library_path()))
     except OSError as error:
-        if not path().exists():
+        if not library_path().exists():
             return None
         cure = f"{how_to_build()} Or delete the library: NumPy computes the same bits, and is slower."
         raise RunError(f"native kernels: expected a library that this system can load, got {error}. {cure}") from None
-    built_from, present = _text(library, "sources"), header_fingerprint()
-    if present and built_from != present:
+    built_from, headers_here = _text(library, "sources"), header_fingerprint()
+    if headers_here and built_from != headers_here:
         got = f"got a library of other headers ({built_from or 'without a fingerprint'})"
-        expected = f"expected a library of the headers beside it ({present})"
+        expected = f"expected a library of the headers beside it ({headers_here})"
         raise RunError(f"native kernels: {expected}, {got}. {how_to_build()}")
     if "; fast-math" in _text(library, "build"):
         expected = "expected a build without -ffast-math, which changes bits"
@@ -92,7 +92,7 @@ def available() -> bool:
 
 
 def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
-    """Return a function of the library, to be called from Python.
+    """Return a function of the library, for calls from Python.
 
     Args:
         name: The name of the function in C, without the prefix `evolve_`.
@@ -107,7 +107,7 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     if library is None:
         raise RuntimeError("the native kernels were not built")
     try:
-        function = library[f"evolve_{name}"]  # a new object, whose types no other caller changes
+        function = library[f"evolve_{name}"]  # a new object, so that no other caller changes the types set below
     except AttributeError:
         missing = f"native kernels: expected a library with evolve_{name}, got one that was built without it"
         raise RunError(f"{missing}. {how_to_build()}") from None
@@ -124,8 +124,8 @@ def call(name: str, *arguments: Any) -> None:
     """
     types = [_TYPES.get(type(argument), ADDRESS) for argument in arguments]
     # The list keeps copies alive until the function returns.
-    values = [np.ascontiguousarray(each) if isinstance(each, np.ndarray) else each for each in arguments]
-    bind(name, types)(*(address(each) if isinstance(each, np.ndarray) else each for each in values))
+    contiguous = [np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value for value in arguments]
+    bind(name, types)(*(address(value) if isinstance(value, np.ndarray) else value for value in contiguous))
 
 
 def function_address(function: Any) -> int:
@@ -134,21 +134,23 @@ def function_address(function: Any) -> int:
 
 
 def constant(name: str) -> int:
-    """Return the integer that the function `evolve_<name>` of the library returns."""
+    """Return a constant of the kernels: the integer that the function `evolve_<name>` returns."""
     return int(bind(name, returns=ctypes.c_int)())
 
 
 def stack_bytes() -> int:
-    """Return the size of the stack of this thread; 0 if the system does not tell, or if the stack has no limit."""
-    if threading.get_native_id() == os.getpid():  # the stack of the first thread grows, and musl tells its present size
+    """Return the largest size of this thread's stack in bytes; 0 if it is unknown, or if the stack has no limit."""
+    # The stack of the first thread grows up to the limit of the process. The call below may give its present size.
+    if threading.get_native_id() == os.getpid():
         limit, _ = resource.getrlimit(resource.RLIMIT_STACK)
         return 0 if limit == resource.RLIM_INFINITY else limit
     library = ctypes.CDLL(None)
-    if not hasattr(library, "pthread_getattr_np"):  # of glibc and musl
+    if not hasattr(library, "pthread_getattr_np"):  # only glibc and musl have it
         return 0
     library.pthread_self.restype = ctypes.c_ulong
+    # 128 bytes are more than any system's `pthread_attr_t` has.
     attributes, lowest, size = ctypes.create_string_buffer(128), ctypes.c_void_p(), ctypes.c_size_t()
-    if library.pthread_getattr_np(ctypes.c_ulong(library.pthread_self()), attributes):
+    if library.pthread_getattr_np(ctypes.c_ulong(library.pthread_self()), attributes):  # not 0: the call has failed
         return 0
     library.pthread_attr_getstack(attributes, ctypes.byref(lowest), ctypes.byref(size))
     library.pthread_attr_destroy(attributes)
@@ -156,7 +158,7 @@ def stack_bytes() -> int:
 
 
 def lanes() -> int:
-    """Return the number of slots in a tile. A kernel advances a tile in SIMD registers."""
+    """Return the number of slots in a tile, which a kernel steps together: a slot has a lane of the SIMD registers."""
     return constant("lanes")
 
 
@@ -167,9 +169,10 @@ def build() -> str:
 
 
 def backend(name: str) -> Backend:
-    """Return the back end that `compute.backend` names. "auto" means native if the kernels were built, else numpy.
+    """Return the back end for a value of the setting `compute.backend`.
 
-    Raises InputError for "native" if the kernels were not built, and for "cupy" if no GPU is usable.
+    "auto" means native if the kernels were built, else numpy. Raises InputError for "native" if the kernels were not
+    built, and for "cupy" if no GPU is usable.
     """
     if name == "cupy":
         device()
@@ -184,8 +187,8 @@ def backend(name: str) -> Backend:
 
 
 def host_backend(name: str) -> Literal["numpy", "native"]:
-    """Return the back end for work on the host that is too small for a GPU."""
-    # `on_host` is never "cupy"; the conditional expression in the last line tells this to the type checker.
+    """Return the back end for work that is too small for a GPU. name: A value of the setting `compute.backend`."""
+    # `on_host` is never "cupy". The last line shows this to the type checker.
     on_host = backend("auto" if name == "cupy" else name)
     return "numpy" if on_host == "numpy" else "native"
 
@@ -193,9 +196,10 @@ def host_backend(name: str) -> Literal["numpy", "native"]:
 def aligned(*shape: int) -> Float32:
     """Return zeros [*shape] float32 that begin on a cache line."""
     size = math.prod(shape)
-    # NumPy does not align arrays to cache lines, so allocate one line more, and skip the numbers before the first line.
-    raw = np.zeros(size + _ALIGNMENT // 4, np.float32)
-    begin = -(raw.ctypes.data // 4) % (_ALIGNMENT // 4)
+    # NumPy does not align arrays to cache lines, so allocate one line more, and begin at the first whole line.
+    per_line = _ALIGNMENT // 4
+    raw = np.zeros(size + per_line, np.float32)
+    begin = -(raw.ctypes.data // 4) % per_line
     return raw[begin : begin + size].reshape(shape)
 
 
@@ -224,12 +228,12 @@ class NativeStep:
         self._action_size = action_size
         self._lanes = lanes
         self._step = bind(name, [ADDRESS, ADDRESS, ADDRESS, INT64])
-        has_settle = hasattr(load_library(), f"evolve_{name}_settle")  # a network without traces has none
+        has_settle = hasattr(load_library(), f"evolve_{name}_settle")  # False if the network has no traces
         self._settle = bind(f"{name}_settle", [ADDRESS, ADDRESS, INT64]) if has_settle else None
 
     @property
     def addresses(self) -> dict[str, int]:
-        """The addresses of the network's C functions and of its structure, for the kernel that plays whole episodes."""
+        """The addresses of the network's C functions and of its structure, by field of the C structure `play`."""
         return {
             "places": function_address(bind(f"{self._name}_places")),
             "advance": function_address(bind(f"{self._name}_advance")),
@@ -259,7 +263,7 @@ class NativeStep:
         return partial(self._step, *map(ADDRESS, addresses))
 
     def settle(self, slots: Slots) -> None:
-        """Apply the pending updates of traces in all tiles that contain the given slots."""
+        """Apply the trace updates that the kernel has delayed, in all tiles that contain the given slots."""
         tiles = slots // self._lanes
         if len(tiles) > 1:
             # Remove duplicates. np.unique would import modules that a worker does not need.

@@ -1,10 +1,11 @@
 """Perturbations: strategies make candidates by adding normal random numbers (deviates) to the weights of a centre.
 
 Stream number c of a key (seed, purpose, generation) is `Stream(seed, purpose, generation, c)`. Each function has a
-native kernel, which passes over memory once. Array operations define the result; the kernel gives the same bits.
+native kernel, which reads and writes each number only once. Array operations define the result; the kernel gives the
+same bits.
 
-For sums over all candidates, each rank computes its own range of columns of the genome. The range begins at column
-number `first`, so the rank skips the deviates of earlier columns.
+For sums over all candidates, each rank computes its own range of columns, of the weights with the same numbers in all
+genomes. The range begins at column number `first`, so the rank skips the deviates of earlier columns.
 
 A perturbation of low rank is a product of two small matrices. The idea is from Sarkar et al., "Evolution Strategies at
 the Hyperscale" (2025). r(m + n) deviates then perturb the m n weights of a matrix, see `PerturbedMatrix`.
@@ -125,14 +126,14 @@ class PerturbedMatrix:
     rounded to float32, plus the perturbation. Sums run over k in ascending order.
 
     start: The number of the first weight of the matrix in the genome.
-    first: The number of the first deviate of the matrix in a stream.
+    first_deviate: The number of the first deviate of the matrix in a stream.
     """
 
     start: int
     rows: int
     columns: int
     rank: int
-    first: int
+    first_deviate: int
 
     @property
     def stop(self) -> int:
@@ -146,7 +147,7 @@ class PerturbedMatrix:
 
     @property
     def product_shape(self) -> tuple[int, int, int]:
-        """m, n and r of the product. For rank 0, the left factor is σ, and the right one a row of all deviates."""
+        """m, n and r of the product of the factors. For rank 0, left is only σ, and right one row of all deviates."""
         return (self.rows, self.columns, self.rank) if self.rank else (1, self.rows * self.columns, 1)
 
     @property
@@ -169,16 +170,18 @@ class PerturbedMatrix:
         n, r = self.columns, max(self.rank, 1)
         scales = steps / math.sqrt(r)
         if not self.rank:
-            begin, end = self.first + rows.start * n, self.first + rows.stop * n
+            begin, end = self.first_deviate + rows.start * n, self.first_deviate + rows.stop * n
             left = np.ones((len(streams), 1, 1), np.float32)
-            right = normal_rows(*key, streams, end, begin)[:, None]
+            right = normal_rows(*key, streams, stop=end, first=begin)[:, None]
         else:
-            # In a stream, left is r rows of m deviates, and right follows. Of each row of left, compute only the
-            # k deviates for these k rows of the matrix.
-            end_of_left = self.first + r * self.rows
-            starts = range(self.first, end_of_left, self.rows)  # of the rows of left in the stream
-            left = np.stack([normal_rows(*key, streams, at + rows.stop, at + rows.start) for at in starts], axis=1)
-            right = normal_rows(*key, streams, end_of_left + r * n, end_of_left).reshape(len(streams), r, n)
+            # In a stream, left is r rows of m deviates, and right follows. Of each row of left, compute only the k
+            # deviates for these k rows of the matrix.
+            end_of_left = self.first_deviate + r * self.rows
+            starts = range(self.first_deviate, end_of_left, self.rows)  # of the rows of left in the stream
+            parts = [normal_rows(*key, streams, stop=at + rows.stop, first=at + rows.start) for at in starts]
+            left = np.stack(parts, axis=1)
+            right = normal_rows(*key, streams, stop=end_of_left + r * n, first=end_of_left)
+            right = right.reshape(len(streams), r, n)
         return (scales[:, None, None] * left).astype(np.float32), right
 
 
@@ -200,8 +203,10 @@ class Factors:
         cls, centre: Float32, matrices: tuple[PerturbedMatrix, ...], steps: Float64, key: StreamsKey, streams: Int64
     ) -> "Factors":
         """Return the factors of n candidates: candidate i has stream number streams[i], and its σ is steps[i]."""
-        pairs = [matrix.factors(key, streams, steps, slice(0, matrix.rows)) for matrix in matrices]
-        values = [factor.reshape(len(streams), -1) for pair in pairs for factor in pair]
+        values: list[Float32] = []
+        for matrix in matrices:
+            left_and_right = matrix.factors(key, streams, steps, slice(0, matrix.rows))
+            values += [factor.reshape(len(streams), -1) for factor in left_and_right]
         return cls(centre, matrices, np.concatenate(values, axis=1))
 
     def take(self, candidates: Int64 | slice) -> "Factors":
@@ -211,11 +216,11 @@ class Factors:
     def weights(self, mask: Bool) -> Float32:
         """Return the weights [P, W] of the candidates; 0 where the mask [W] is False."""
         rows = np.empty((len(self.values), len(self.centre)), np.float32)
-        at = 0
+        first = 0  # the column of `values` at which the factors of a matrix begin
         for matrix in self.matrices:
-            place, size = slice(matrix.start, matrix.stop), matrix.factors_size
-            factors = self.values[:, at : at + size]
-            at += size
+            place = slice(matrix.start, matrix.stop)  # of the matrix in the genome
+            factors = self.values[:, first : first + matrix.factors_size]
+            first += matrix.factors_size
             m, n, r = matrix.product_shape
             if native.available():
                 # Pass addresses, because `call` would copy slices of columns. The kernel knows the strides.
@@ -223,8 +228,9 @@ class Factors:
                 sizes = *rows.shape, self.values.shape[1], m, n, r
                 native.call("add_products", self.centre[place], mask[place], *addresses, *sizes)
                 continue
-            for row, numbers in zip(rows[:, place], factors, strict=True):
-                moves = _product(numbers[: r * m].reshape(r, m), numbers[r * m :].reshape(r, n)).reshape(-1)
+            for row, left_and_right in zip(rows[:, place], factors, strict=True):
+                left, right = np.split(left_and_right, [r * m])
+                moves = _product(left.reshape(r, m), right.reshape(r, n)).reshape(-1)
                 row[:] = np.where(mask[place], self.centre[place] + moves, np.float32(0))
         return rows
 
@@ -251,22 +257,22 @@ def antithetic_matrix_sums(
     streams = np.arange(len(coefficients))
     steps = np.full(len(coefficients), step)
     for matrix in matrices:
-        # The range from `begin` to `end` may begin and end within a row of this matrix. So compute m whole rows. In
-        # these rows the range begins at place `first`.
+        # The part of the columns in this matrix, from `begin` to `end` in the genome.
         begin, end = max(columns.start, matrix.start), min(columns.stop, matrix.stop)
         if begin >= end:
             continue
+        # The part may begin and end within a row of the matrix, so compute m whole rows.
         stop_row = ceil_div(end - matrix.start, matrix.columns)
         rows = slice((begin - matrix.start) // matrix.columns, stop_row)
         left, right = matrix.factors(key, streams, steps, rows)
         # With rank 0, m is 1, and n covers the deviates of all rows.
         r, m, n = *left.shape[1:], right.shape[2]
-        first = begin - matrix.start - rows.start * matrix.columns
+        first = begin - matrix.start - rows.start * matrix.columns  # where the part begins in these rows
         rounded = centre[begin:end].astype(np.float32)
         # A view: both ways below add to `sums` through `total`.
         total = sums[begin - columns.start : end - columns.start]
         if native.available():
-            last = first + end - begin - (m - 1) * n  # where the range ends in the last row
+            last = first + end - begin - (m - 1) * n  # where the part ends in the last row
             arrays = rounded, left, right, coefficients, total
             native.call("product_sums", *arrays, first, last, m, n, r, len(coefficients))
             continue

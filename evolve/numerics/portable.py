@@ -1,8 +1,8 @@
 """Mathematical functions such as tanh, exp and sums, with the same bits on every CPU and GPU.
 
-The functions use only additions, multiplications, divisions, square roots and conversions between floats, whose
-rounding IEEE 754 defines. Their other operations, such as shifts, do not round. The order of the operations is fixed.
-This NumPy code is the definition; the C kernels compute the same bits.
+IEEE 754 defines the rounding of additions, multiplications, divisions, square roots and conversions between floats. The
+functions use only these, and operations that do not round, such as shifts. The order of the operations is fixed. This
+NumPy code is the definition; the C kernels compute the same bits.
 """
 
 import ctypes
@@ -20,10 +20,10 @@ _LOG2E = 1.0 / _LN2
 ROUND = 1.5 * 2.0**52
 """x + ROUND has the integer nearest to x in its low bits, and (x + ROUND) - ROUND is this integer."""
 _SMALLEST = sys.float_info.min  # the smallest normal number
-# 1/4 and 3/4 of `_SMALLEST`, two denormal numbers, made of their bits because a division may flush them to 0.
-_QUARTER, _REST = np.array([1 << 50, 3 << 50], np.int64).view(np.float64).tolist()
+# 1/4 and 3/4 of `_SMALLEST`, two denormal numbers. They are made of their bits, because a division may give 0 instead.
+_QUARTER, _THREE_QUARTERS = np.array([1 << 50, 3 << 50], np.int64).view(np.float64).tolist()
 _TIE_ABOVE, _TIE_BELOW = 2.0**-53, 2.0**-54  # half the distance from 1 to the next larger and the next smaller number
-_NARROW_ROW = 100  # numbers; for shorter rows, `accumulate` is faster than a loop
+_NARROW_ROW = 100  # for rows of fewer numbers, `accumulate` is faster than a loop
 # Taylor coefficients 1/k! of expm1, k = 9 … 1. For |r| ≤ ln(2)/2 the absolute error is below 8e-12.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
 
@@ -56,8 +56,8 @@ _COSINE = (
     -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
     -1.38888888888741095749e-03, 4.16666666666666019037e-02,
 )  # fmt: skip
-_BLOCK = 2**16  # numbers that `norm` sums at a time
-_PANEL = 32  # rows of a Cholesky factor; they update the later rows together
+_BLOCK = 2**16  # the number of squares that `norm` sums at a time
+_PANEL = 32  # the number of rows of a Cholesky factor that update the later rows together
 
 
 def restore_ieee(_tried: bool = False) -> None:
@@ -69,7 +69,7 @@ def restore_ieee(_tried: bool = False) -> None:
     """
     # A subtraction is the fastest operation with a denormal result. 1 + _TIE_ABOVE and 1 - _TIE_BELOW lie halfway
     # between 1 and a neighbour of 1, so rounding to nearest gives 1, the even number, for both.
-    keeps_denormals = _SMALLEST - _QUARTER == _REST
+    keeps_denormals = _SMALLEST - _QUARTER == _THREE_QUARTERS
     rounds_to_nearest = 1.0 + _TIE_ABOVE == 1.0 - _TIE_BELOW
     if keeps_denormals and rounds_to_nearest:
         return
@@ -81,7 +81,7 @@ def restore_ieee(_tried: bool = False) -> None:
     # On Linux, the default environment (FE_DFL_ENV of fenv.h) is -1. Elsewhere it is a pointer, and -1 would crash.
     if sys.platform.startswith("linux") and hasattr(library, "fesetenv"):
         library.fesetenv(ctypes.c_void_p(-1))
-    restore_ieee(_tried=True)
+    restore_ieee(_tried=True)  # raises an error if the mode is still wrong
 
 
 def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
@@ -142,8 +142,8 @@ def _polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
 
 def log(x: Float64) -> Float64:
     """Return the natural logarithm of positive normal x, within 2 ulp."""
-    # ln x = ln m + e·ln 2, for x = m·2^e and m in [sqrt(1/2), sqrt(2)). 0x3FE6A09E667F3BCC are the bits of sqrt(1/2),
-    # rounded down.
+    # ln x = ln m + e·ln 2, for x = m·2^e and m in [sqrt(1/2), sqrt(2)). The bits of sqrt(1/2), rounded down, are
+    # 0x3FE6A09E667F3BCC. The exponent begins at bit 52.
     bits = x.view(np.int64)
     e = (bits - 0x3FE6A09E667F3BCC) >> 52
     m = (bits - (e << 52)).view(np.float64)
@@ -209,17 +209,17 @@ def sequential_sum(x: Float32) -> Float32:
 def sincos(x: Float64) -> tuple[Float64, Float64]:
     """Return (sin(x), cos(x)) within 1 ulp, for |x| < 2^19.
 
-    Subtract the nearest multiple of π/2, n·π/2, from x. π/2 is given in parts of 33 bits (Cody and Waite, 1980).
-    Polynomials give the sine and the cosine of the reduced argument.
+    First subtract the nearest multiple of π/2, n·π/2, from x. For precision, π/2 has three parts of 33 bits (Cody and
+    Waite, 1980). Then polynomials give the sine and the cosine of the reduced argument.
     """
-    shifted = x * 6.36619772367581382433e-01 + ROUND
+    shifted = x * 6.36619772367581382433e-01 + ROUND  # x times 2/π
     n = shifted - ROUND
     first, second = x - n * 1.57079632673412561417e00, n * 6.07710050630396597660e-11
     r = first - second
     # w has the third part of n·π/2, less the rounding error of r.
     w = n * 2.02226624879595063154e-21 - ((first - r) - second)
     y = r - w
-    # As in fdlibm, y + tail is the reduced argument. The tail has the bits that y has no room for.
+    # As in fdlibm, y + tail is the reduced argument. The tail has the bits that do not fit in y.
     tail, z = (r - y) - w, y * y
     v = z * y
     half, leading = 0.5 * z, 1.0 - 0.5 * z  # `leading`: the first two terms of the cosine
@@ -290,12 +290,12 @@ def cholesky(upper: Float64, smallest: Float64) -> Float64:
 
 def solve(factor: Float64, rows: Float64) -> Float64:
     """Return [N, n]: the solution x of Uᵀ x = y for each row y of `rows` [N, n]. factor: U [n, n], of `cholesky`."""
-    found, n = rows.copy(), len(factor)
+    x, n = rows.copy(), len(factor)
     for first in range(0, n, _PANEL):
         last = min(first + _PANEL, n)
         for j in range(first, last):
-            found[:, j] /= factor[j, j]
-            found[:, j + 1 : last] -= found[:, j, None] * factor[j, j + 1 : last]
+            x[:, j] /= factor[j, j]
+            x[:, j + 1 : last] -= x[:, j, None] * factor[j, j + 1 : last]
         # As in `cholesky`, the panel updates all later columns together.
-        add_outer(found[:, last:], -found[:, first:last].T, factor[first:last, last:])
-    return found
+        add_outer(x[:, last:], -x[:, first:last].T, factor[first:last, last:])
+    return x

@@ -24,7 +24,7 @@ DRAWS_KEY = int.from_bytes(b"evolve", "big")
 
 # The constants of Philox4x64 (Salmon et al., 2011).
 _MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
-_WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+_WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B  # what each round adds to the two words of the key
 _LOWER_HALF = np.uint64(0xFFFFFFFF)
 _HALF_WORD = np.uint64(32)  # bits
 _KEY_LIMIT = 2**32  # each part of a spawn key is one 32-bit word
@@ -32,7 +32,7 @@ _EXPECTED_KEY = "random stream: expected a purpose, generation, candidate and ep
 
 
 class Purpose(IntEnum):
-    """The purpose in a stream's key. Published digests depend on these numbers: add new ones, change none."""
+    """The use of random numbers, a part of their stream's key. Published digests depend on these numbers."""
 
     INIT = 0
     EPISODE = 1
@@ -155,7 +155,7 @@ class Streams:
 
     def uniform(self, size: int) -> Float64:
         """Return [n, size], uniform on the open interval (0, 1)."""
-        first, stop = self._next(size)
+        first, stop = self._advance(size)
         if not native.available():
             return to_open_interval(_raw_rows(self._keys, first, stop))
         numbers = np.empty((len(self), size))
@@ -166,25 +166,25 @@ class Streams:
         """Return [n, size]: `uniform(size) >= threshold`. Thresholds are one number, [size] or [n, size]."""
         if not native.available():
             return self.uniform(size) >= threshold
-        first, stop = self._next(size)
+        first, stop = self._advance(size)
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), (len(self), size))
         strides = (stride // thresholds.itemsize for stride in thresholds.strides)  # 0 along an axis of equal values
         reached = np.empty(thresholds.shape, np.bool_)
-        at = ADDRESS(thresholds.ctypes.data)  # an address, because `call` would copy the broadcast array
-        native.call("at_least_rows", self._keys, first, stop, at, *strides, reached, len(self))
+        address = ADDRESS(thresholds.ctypes.data)  # `call` would copy the broadcast array, and change the strides
+        native.call("at_least_rows", self._keys, first, stop, address, *strides, reached, len(self))
         return reached
 
     def normal_rows(self, size: int) -> Float32:
         """Return [n, size], standard normal."""
         if not native.available():
             return normal_quantile(self.uniform(size))
-        first, stop = self._next(size)
+        first, stop = self._advance(size)
         deviates = np.empty((len(self), size), np.float32)
         native.call("normal_rows", self._keys, first, stop, deviates, len(self))
         return deviates
 
-    def _next(self, size: int) -> tuple[int, int]:
-        """Move on by `size` numbers, and return the position of the first one and the end."""
+    def _advance(self, size: int) -> tuple[int, int]:
+        """Advance all streams by `size` numbers; return the positions before and after."""
         self.skip(size)
         return self._position - size, self._position
 
@@ -212,19 +212,19 @@ def philox_keys(seed: int | Int64, purpose: Purpose | str, generation: int, cand
     Raises:
         ValueError: A part of a key is outside [0, 2**32).
     """
-    keys = np.zeros((len(candidates), 4), np.int64)
-    keys[:, 0] = purpose_number(purpose)
-    keys[:, 1] = generation
-    keys[:, 2] = candidates
+    spawn_keys = np.zeros((len(candidates), 4), np.int64)  # the last part is episode 0
+    spawn_keys[:, 0] = purpose_number(purpose)
+    spawn_keys[:, 1] = generation
+    spawn_keys[:, 2] = candidates
     # A Philox key has two words of 64 bits. NumPy makes each of two words of 32 bits, the lower half first.
-    return first_words(seed, keys, 4).astype("<u4", copy=False).view("<u8")
+    return first_words(seed, spawn_keys, 4).astype("<u4", copy=False).view("<u8")
 
 
 def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
     """Return [n, stop - first]: words `first` to `stop` - 1 of the Philox streams with keys [n, 2]."""
     rows = np.empty((len(keys), stop - first), np.uint64)
     for row, key in zip(rows, keys, strict=True):
-        # A counter gives four words.
+        # Each value of the counter gives four words. So begin at most three words early, and drop these.
         philox = np.random.Philox(counter=first // 4, key=key)
         row[:] = philox.random_raw(first % 4 + len(row))[first % 4 :]
     return rows
@@ -236,7 +236,7 @@ def to_open_interval(words: UInt64) -> Float64:
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
-def draws(seeds: Int64, numbers: Int64) -> Float64:
+def draws(seeds: Int64, positions: Int64) -> Float64:
     """Return [k]: one random number for each of k episodes, uniform on the open interval (0, 1).
 
     Exact tasks take their random numbers from this function. A number depends only on the seed and the position, so a
@@ -244,11 +244,11 @@ def draws(seeds: Int64, numbers: Int64) -> Float64:
 
     Args:
         seeds: [k], the seeds of the episodes' environments.
-        numbers: [k], the position of each random number in the stream of its episode.
+        positions: [k], the position of each random number in the stream of its episode.
     """
-    # Word number n of `np.random.Philox(key=[seed, DRAWS_KEY])`; its counter begins at 1.
-    words = _philox((numbers // 4 + 1).astype(np.uint64), seeds.astype(np.uint64))
-    return to_open_interval(np.choose(numbers % 4, words))
+    # The stream is `np.random.Philox(key=[seed, DRAWS_KEY])`. Each value of its counter gives four words, from 1 on.
+    words = _philox((positions // 4 + 1).astype(np.uint64), seeds.astype(np.uint64))
+    return to_open_interval(np.choose(positions % 4, words))
 
 
 def _philox(counters: UInt64, seeds: UInt64) -> list[UInt64]:
@@ -256,15 +256,15 @@ def _philox(counters: UInt64, seeds: UInt64) -> list[UInt64]:
     c = [counters, *(np.zeros_like(counters) for _ in range(3))]
     key = [seeds, np.full_like(seeds, DRAWS_KEY)]
     for _ in range(10):
-        high0, low0 = _product(c[0], _MULTIPLIERS[0])
-        high1, low1 = _product(c[2], _MULTIPLIERS[1])
+        high0, low0 = _wide_product(c[0], _MULTIPLIERS[0])
+        high1, low1 = _wide_product(c[2], _MULTIPLIERS[1])
         c = [high1 ^ c[1] ^ key[0], low1, high0 ^ c[3] ^ key[1], low0]
         key = [key[0] + np.uint64(_WEYL[0]), key[1] + np.uint64(_WEYL[1])]
     return c
 
 
-def _product(x: UInt64, multiplier: int) -> tuple[UInt64, UInt64]:
-    """Return the upper and the lower 64 bits of x times a constant."""
+def _wide_product(x: UInt64, multiplier: int) -> tuple[UInt64, UInt64]:
+    """Return the upper and the lower 64 bits of the 128 bits of x · multiplier."""
     # Long multiplication, as NumPy has no product of 128 bits: x = 2^32 a + b, multiplier = 2^32 c + d.
     a, b = x >> _HALF_WORD, x & _LOWER_HALF
     c, d = np.uint64(multiplier >> 32), np.uint64(multiplier & 0xFFFFFFFF)
@@ -319,7 +319,8 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
 
 def _entropy(seed: int | Int64) -> NDArray[np.uint32]:
     """Return [1 or N, m]: the 32-bit words of seeds, lowest first, padded with zeros to at least 4."""
-    # Without the padding, a short seed and the first part of its key would look like a longer seed.
+    # `SeedSequence` appends the spawn key to these words. Without the padding, a short seed and the first part of its
+    # key would look like a longer seed.
     if isinstance(seed, int):
         words = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
         return np.array([words + [0] * (POOL_SIZE - len(words))], np.uint32)

@@ -192,7 +192,7 @@ def low_rank_matrices(layout: GenomeLayout, rank: int) -> tuple[PerturbedMatrix,
     def add(rows: int, columns: int, own_rank: int) -> None:
         # Matrices follow one another in the genome, and their deviates in the stream.
         start = found[-1].stop if found else 0
-        first = found[-1].first + found[-1].num_deviates if found else 0
+        first = found[-1].first_deviate + found[-1].num_deviates if found else 0
         found.append(PerturbedMatrix(start, rows, columns, own_rank, first))
 
     for block in layout.blocks:

@@ -374,7 +374,7 @@ def _kernels() -> dict[str, Fact]:
     """Return the compiler of the native kernels, and the variant of their code that runs here."""
     # The text has the parts compiler, flags and kind of build, see `kernel_variant`.
     compiler, *flags_and_kind = native.build().split("; ")
-    path = native.path()
+    path = native.library_path()
     return {
         "kernel_compiler": compiler or None,
         "kernel_flags": ", ".join(flags_and_kind[:-1]) or None,

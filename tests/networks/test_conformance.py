@@ -365,7 +365,7 @@ def test_what_a_network_does_can_be_looked_at(network):
         rows, columns = block.span or (block.rows, block.columns)
         assert len(seen.nodes[block.source]) >= rows
         assert len(seen.nodes[block.layer + 1]) >= columns
-    connections = network.num_weights if network.blocks[0].span is None else network.connections
+    connections = network.num_weights if network.blocks[0].span is None else network.num_connections
     assert seen.weights.shape == (connections,)
     assert all((0 <= layer < len(seen.nodes)) for layer, _ in getattr(network, "modulators", ()))
 

@@ -101,7 +101,7 @@ def test_golden_by_hand():
 @pytest.mark.parametrize(("rules", "numbers"), [("synapse", 5 * (12 + 8)), ("neuron", 5 * (4 + 2)), ("layer", 5 * 2)])
 def test_how_many_coefficients_there_are(rules, numbers):
     network = PlasticMlp(PlasticMlpOptions(hidden=(4,), rules=rules), 3, 2)
-    assert (network.num_weights, network.connections) == (numbers, 20)
+    assert (network.num_weights, network.num_connections) == (numbers, 20)
     assert [(b.layer, b.source, b.span) for b in network.blocks[::5]] == [(0, 0, (3, 4)), (1, 1, (4, 2))]
 
 

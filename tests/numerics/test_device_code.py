@@ -18,13 +18,13 @@ from emulation.sources import only
 from evolve.environments import TASKS
 from evolve.errors import InputError
 from evolve.numerics import cupy_device, portable
-from evolve.numerics.cupy_device import EXACT, compile_source, machine_code, source, unit_of
+from evolve.numerics.cupy_device import EXACT_OPTIONS, compile_source, machine_code, source_files, unit_of
 
 ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
 NETWORKS = sorted({path.stem for path in (ROOT / "evolve" / "networks" / "kernels").glob("*.h")} - {"steps"})
 OLDEST = Path(os.environ.get("EVOLVE_NVRTC", ROOT / ".nvrtc")) / "nvidia" / "cu13" / "lib" / "libnvrtc.so.13"
 """The first NVRTC of CUDA 13, which machines with a GPU have for years: `.ci/run` installs it beside the newest."""
-needs_nvrtc = pytest.mark.skipif(not cupy_device.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+needs_nvrtc = pytest.mark.skipif(not cupy_device.has_nvrtc(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 needs_emulation = pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
 
 
@@ -39,13 +39,17 @@ def test_every_kernel_is_exact(architecture):
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_kernel_becomes_machine_code(architecture):
-    code = kept(repr((source(), EXACT, architecture)), ".cubin", lambda path: path.write_bytes(cubin(architecture)))
+    code = kept(
+        repr((source_files(), EXACT_OPTIONS, architecture)),
+        ".cubin",
+        lambda path: path.write_bytes(cubin(architecture)),
+    )
     assert code.read_bytes().startswith(b"\x7fELF")
     assert all(f"\0{name}\0".encode() in code.read_bytes() for name in translate(ptx(architecture)))
 
 
 def cubin(architecture):
-    return compile_source(source(), architecture, "CUBIN")
+    return compile_source(source_files(), architecture, "CUBIN")
 
 
 @pytest.mark.slow
@@ -55,7 +59,7 @@ def cubin(architecture):
 def test_every_network_and_task_is_exact(network, task):
     kernel = f"play_{network}_on_{task}"
     assert unit_of(kernel) == f"{network}, {task}"
-    files = source(unit_of(kernel))
+    files = source_files(unit_of(kernel))
     for architecture in ARCHITECTURES:
         assert list(translate(ptx(architecture, files))) == [f"evolve_{kernel}"]
     assert compile_source(files, "sm_90", "CUBIN").startswith(b"\x7fELF")
@@ -71,7 +75,7 @@ def test_a_wrong_option_is_refused(wrong):
         '\nextern "C" __global__ void evolve_root(float *x) { *x = sqrtf(*x) / x[1] + x[2] * x[3]; }\n'
     )
     translate(ptx("sm_90", files))
-    kept_options = EXACT if "fast" not in wrong else ("--std=c++17",)  # the exact options would win
+    kept_options = EXACT_OPTIONS if "fast" not in wrong else ("--std=c++17",)  # the exact options would win
     options = (*(option for option in kept_options if option.partition("=")[0] not in wrong), wrong)
     with pytest.raises(NotExactError, match=r"evolve_.*is not known to give the same bits everywhere"):
         translate(ptx("sm_90", files, options))
@@ -106,7 +110,7 @@ def test_functions_over_all_bit_patterns(name):
 
 @needs_emulation
 def test_contraction_would_change_bits():
-    options = ("--fmad=true", *(option for option in EXACT if "fmad" not in option))
+    options = ("--fmad=true", *(option for option in EXACT_OPTIONS if "fmad" not in option))
     contracted = EmulatedDevice(files=only("layered", "16", "32", "64"), options=options, allow=FUSED)
     assert {"actions", "fingerprints"} <= set(differences(contracted, {"name": "mlp"}, slots=8, steps=3))
 
@@ -143,9 +147,9 @@ def test_code_is_compiled_once(tmp_path, compilations):
 
 def test_other_sources_or_another_compiler_need_other_code(compilations, monkeypatch):
     machine_code("sm_90")
-    changed = source() | {"exact.h": "/* nothing */"}
+    changed = source_files() | {"exact.h": "/* nothing */"}
     with monkeypatch.context() as patch:
-        patch.setattr(cupy_device, "source", lambda unit="": changed)
+        patch.setattr(cupy_device, "source_files", lambda unit="": changed)
         machine_code("sm_90")
     monkeypatch.setattr(cupy_device, "nvrtc_version", lambda: (13, 1))
     machine_code("sm_90")
@@ -194,7 +198,7 @@ def nvrtc_at(monkeypatch):
 def test_the_oldest_compiler_makes_exact_kernels_too(nvrtc_at):
     nvrtc_at(OLDEST)
     assert cupy_device.nvrtc_version() == (13, 0)
-    play = source("layered, cart_pole")
+    play = source_files("layered, cart_pole")
     assert list(translate(ptx("sm_90", play))) == ["evolve_play_layered_on_cart_pole"]
     assert len(translate(ptx("sm_90"))) > len(NETWORKS)
     assert compile_source(play, "sm_90", "CUBIN").startswith(b"\x7fELF")
@@ -222,7 +226,7 @@ def test_a_compiler_that_does_not_find_its_builtins_gets_them(nvrtc_at, tmp_path
 
 def test_without_nvrtc(nvrtc_at):
     nvrtc_at("/nowhere/libnvrtc.so.13")
-    assert not cupy_device.available()
+    assert not cupy_device.has_nvrtc()
     with pytest.raises(InputError, match=r"NVRTC.*no library that can be loaded.*pip install .*\[gpu\]'") as error:
         machine_code("sm_90")
     assert error.value.argument == "compute.backend"

@@ -56,7 +56,7 @@ def fused_turns(tmp_path):
 def test_the_native_kernels_have_no_fused_instruction():
     if not native.available():
         pytest.skip("the native kernels were not built")
-    assert disassembly.fused(native.path()) == []
+    assert disassembly.fused(native.library_path()) == []
 
 
 def test_a_fused_instruction_is_found(fused_turns):

@@ -118,7 +118,7 @@ def test_a_library_that_says_nothing_is_unknown(monkeypatch):
 def test_a_library_that_cannot_be_loaded_is_no_missing_library(tmp_path, monkeypatch):
     """With array operations in its place, a node of a cluster would be slow, and nobody would know why."""
     library = tmp_path / "kernels.so"
-    monkeypatch.setattr(native, "path", lambda: library)
+    monkeypatch.setattr(native, "library_path", lambda: library)
     assert native.load_library.__wrapped__() is None
     library.write_text("no library")
     said = r"^native kernels: .* can load, got .*kernels\.so: .* pip install -e .*\. Or delete"
@@ -152,7 +152,7 @@ def test_a_library_of_fast_math_is_refused(tmp_path, monkeypatch):
     (tmp_path / "x.c").write_text("".join(f'const char evolve_{name}[] = "{text}";\n' for name, text in texts.items()))
     library = tmp_path / "fast.so"
     subprocess.run([compiler, "-shared", "-fPIC", tmp_path / "x.c", "-o", library], check=True)
-    monkeypatch.setattr(native, "path", lambda: library)
+    monkeypatch.setattr(native, "library_path", lambda: library)
     with pytest.raises(RunError, match=r"expected a build without -ffast-math.* Remove it from CFLAGS\. Build "):
         native.load_library.__wrapped__()
 
@@ -168,7 +168,7 @@ def test_a_library_of_other_headers_is_refused(tmp_path, monkeypatch):
         (tmp_path / "x.c").write_text(f'const char evolve_{"sources" if sources else "others"}[] = "{sources}";\n')
         library = tmp_path / f"{number}.so"
         subprocess.run([compiler, "-shared", "-fPIC", tmp_path / "x.c", "-o", library], check=True)
-        monkeypatch.setattr(native, "path", lambda library=library: library)
+        monkeypatch.setattr(native, "library_path", lambda library=library: library)
         if refused:
             with pytest.raises(RunError, match=rf"{ours}.*{sources or 'without a fingerprint'}.*pip install -e"):
                 native.load_library.__wrapped__()

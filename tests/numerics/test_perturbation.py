@@ -103,7 +103,7 @@ def moves_by_hand(tiling, stream, step):
     found = []
     for matrix in tiling:
         m, n, r = matrix.rows, matrix.columns, matrix.rank
-        d = Stream(*KEY, stream).normal(matrix.first + matrix.num_deviates)[matrix.first :]
+        d = Stream(*KEY, stream).normal(matrix.first_deviate + matrix.num_deviates)[matrix.first_deviate :]
         scaled = (step / np.sqrt(max(r, 1)) * d.astype(np.float64)).astype(np.float32)
         if not r:
             found += [np.float32(step) * x for x in d]

@@ -11,7 +11,7 @@ from evolve import environments, networks
 from evolve.config import Config, parse
 from evolve.genome import concatenate
 from evolve.numerics import native
-from evolve.numerics.cupy_device import source
+from evolve.numerics.cupy_device import source_files
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import (
     EPISODE_QUANTITIES,
@@ -150,7 +150,7 @@ def test_no_thread_of_a_device_gets_in_the_way_of_another(emulated_device, env):
 
 @pytest.mark.slow
 def test_every_barrier_is_needed():
-    files, places = with_named_barriers(source("hebbian_lstm, cart_pole"))
+    files, places = with_named_barriers(source_files("hebbian_lstm, cart_pole"))
     device = EmulatedDevice(files=files, check_races=True)
     needed = set()
     with device.in_use():

@@ -29,7 +29,7 @@ _OPTIONS = (
 
 def emulation_available() -> bool:
     """Return whether kernels can be compiled, and executed on the host."""
-    return cupy_device.available() and shutil.which("gcc") is not None
+    return cupy_device.has_nvrtc() and shutil.which("gcc") is not None
 
 
 @cache
@@ -65,10 +65,12 @@ def kept(key: str, suffix: str, build) -> Path:
 
 @cache
 def _ptx_of_all(architecture: str, options: tuple[str, ...]) -> str:
-    return ptx(architecture, cupy_device.source(), options)
+    return ptx(architecture, cupy_device.source_files(), options)
 
 
-def ptx(architecture: str, files: dict[str, str] | None = None, options: tuple[str, ...] = cupy_device.EXACT) -> str:
+def ptx(
+    architecture: str, files: dict[str, str] | None = None, options: tuple[str, ...] = cupy_device.EXACT_OPTIONS
+) -> str:
     """Return the PTX for an architecture, "sm_90", of files as `cupy_device.compile_source` takes them.
 
     files: By default the files of all kernels.

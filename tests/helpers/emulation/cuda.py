@@ -154,7 +154,7 @@ class EmulatedGpu(CupyDevice):
     """An emulated device behind the door to CuPy. It needs no machine code, so nothing is compiled for it."""
 
     def __init__(self, capacity: int = 2**30) -> None:
-        super().__init__(Cuda(EmulatedDevice(capacity=capacity), capacity), 0, sharing=1)
+        super().__init__(Cuda(EmulatedDevice(capacity=capacity), capacity), 0, processes=1)
 
     def _load(self, unit: str) -> int:
         return self.modules.setdefault(unit, 77)

@@ -65,7 +65,7 @@ class EmulatedDevice:
     Args:
         architecture: The one to compile for.
         capacity: The bytes it has.
-        files: The compilation unit and its headers, by default `cupy_device.source()`.
+        files: The compilation unit and its headers, by default `cupy_device.source_files()`.
         options: Those of the compiler, by default the exact ones.
         allow: Inexact instructions to be executed all the same.
         check_races: Whether accesses of several threads to a byte are errors when no barrier lies between; slower.
@@ -89,7 +89,7 @@ class EmulatedDevice:
         *,
         capacity: int = 2**30,
         files: Mapping[str, str] | None = None,
-        options: tuple[str, ...] = cupy_device.EXACT,
+        options: tuple[str, ...] = cupy_device.EXACT_OPTIONS,
         allow: Mapping[str, Form] | None = None,
         check_races: bool = False,
         counted: bool = False,
@@ -202,7 +202,7 @@ class EmulatedDevice:
         if name in self._given.kernels:
             return self._given.library(name)
         if unit not in self._units:
-            kernels = _translated(compiled.ptx(self.architecture, cupy_device.source(unit)))
+            kernels = _translated(compiled.ptx(self.architecture, cupy_device.source_files(unit)))
             self._units[unit] = _Unit(kernels, self._counted)
         return self._units[unit].library(name)
 

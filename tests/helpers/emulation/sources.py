@@ -2,7 +2,7 @@
 
 import re
 
-from evolve.numerics.cupy_device import source
+from evolve.numerics.cupy_device import source_files
 
 _UNIT = "kernels.cu"
 _ENTRIES = re.compile(r"^(#include \"|COLUMNS\(|OVER_NUMBERS\()(\w+).*\n", re.MULTILINE)
@@ -26,7 +26,7 @@ def only(*names: str) -> dict[str, str]:
 
     names: Of networks ("layered"), functions ("tanh") and the bits of columns ("32").
     """
-    files = source()
+    files = source_files()
     needed, mark, entries = files[_UNIT].partition("#define ENTRY")
     return files | {_UNIT: needed + mark + _ENTRIES.sub(lambda entry: entry[0] if entry[2] in names else "", entries)}
 
