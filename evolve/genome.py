@@ -266,6 +266,10 @@ class VectorLayout:
     size: int
     init_scale: float = 1.0
 
+    # Annotations would make these two fields of the data class.
+    num_traces = 0  # without a network there are no traces
+    batched_init = True  # see `GenomeLayout`
+
     def __post_init__(self) -> None:
         check_whole("genome_size", self.size, 1)
 
@@ -275,16 +279,9 @@ class VectorLayout:
         return self.size
 
     @property
-    def num_traces(self) -> int:
-        """T = 0: there is no network, so there are no traces."""
-        return 0
-
-    @property
     def blocks(self) -> tuple[Block, ...]:
         """The vector, as the only column of a matrix."""
         return (Block(layer=0, source=0, start=0, rows=self.size, columns=1),)
-
-    batched_init = True  # see `GenomeLayout`; an annotation would make it a field of the data class
 
     def init(self, stream: AnyStream) -> Genomes:
         """Return one initial genome for each stream."""

@@ -239,7 +239,7 @@ def _gpu(check: Callable[[], object]) -> list[Finding]:
 def try_gpu() -> dict[str, Any]:
     """Open a GPU; return the version of NVRTC, and the facts about the GPU or the error. It may crash this process."""
     found: dict[str, Any] = {"NVRTC": False}
-    if cupy_device.has_nvrtc():
+    if cupy_device.load_nvrtc() is not None:
         found["NVRTC"] = ".".join(map(str, cupy_device.nvrtc_version()))
     try:
         device = cupy_device.open_device()

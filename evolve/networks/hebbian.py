@@ -258,11 +258,9 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
     def blocks(self) -> tuple[Block, ...]:
         """Two blocks for each gate, the rows of W_k for obs and the rows for c; then W_a."""
         O, H, A = self.sizes
-        names: list[str] = []
-        for gate in "fjoi":
-            names += [f"W_{gate}_obs", f"W_{gate}_c"]
+        names = ["W_f_obs", "W_f_c", "W_j_obs", "W_j_c", "W_o_obs", "W_o_c", "W_i_obs", "W_i_c", "W_a"]
         # (layer, source, rows, columns): layer 0 computes the cells, layer 1 the action; source 0 is obs, 1 the cells.
-        return base.blocks_end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)], [*names, "W_a"])
+        return base.blocks_end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)], names)
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:

@@ -135,11 +135,6 @@ def compile_source(
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def has_nvrtc() -> bool:
-    """Return whether NVRTC is installed."""
-    return load_nvrtc() is not None
-
-
 def _output(nvrtc: Any, program: ctypes.c_void_p, name: Output) -> bytes:
     """Return an output of a program, without the zero byte that ends a text (PTX and the log)."""
     size = ctypes.c_size_t()

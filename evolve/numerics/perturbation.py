@@ -12,7 +12,6 @@ the Hyperscale" (2025). r(m + n) deviates then perturb the m n weights of a matr
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -185,23 +184,25 @@ class PerturbedMatrix:
         return (scales[:, None, None] * left).astype(np.float32), right
 
 
+Matrices = tuple[PerturbedMatrix, ...]
+"""The matrices of a genome, end to end."""
+
+
 @dataclass(frozen=True)
 class Factors:
     """The factors of candidates around one centre.
 
     centre: [W], rounded to float32.
-    matrices: The matrices of the genome, end to end.
+    matrices: The matrices that are perturbed.
     values: [P, F], the two factors of each matrix (`PerturbedMatrix.factors` for all rows), end to end.
     """
 
     centre: Float32
-    matrices: tuple[PerturbedMatrix, ...]
+    matrices: Matrices
     values: Float32
 
     @classmethod
-    def of(
-        cls, centre: Float32, matrices: tuple[PerturbedMatrix, ...], steps: Float64, key: StreamsKey, streams: Int64
-    ) -> "Factors":
+    def of(cls, centre: Float32, matrices: Matrices, steps: Float64, key: StreamsKey, streams: Int64) -> "Factors":
         """Return the factors of n candidates: candidate i has stream number streams[i], and its σ is steps[i]."""
         values: list[Float32] = []
         for matrix in matrices:
@@ -236,12 +237,7 @@ class Factors:
 
 
 def antithetic_matrix_sums(
-    centre: Float64,
-    step: float,
-    key: StreamsKey,
-    coefficients: Float64,
-    matrices: Sequence[PerturbedMatrix],
-    columns: slice,
+    centre: Float64, step: float, key: StreamsKey, coefficients: Float64, matrices: Matrices, columns: slice
 ) -> Float64:
     """Return [n]: `antithetic_sums` in n columns of the genome, with the perturbations of `PerturbedMatrix`.
 

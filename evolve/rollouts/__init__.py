@@ -1,7 +1,8 @@
 """Rollouts let networks play episodes in environments, and return the results. No MPI, no files.
 
-An `EpisodeBatch` lists which genomes play which episodes. A `Rollout` plays them in B slots side by side, and returns
-`EpisodeResults` in any order. `PopulationResults` hold them as a table of candidates × episodes.
+An `EpisodeBatch` lists the episodes and the genomes that play them. A `Rollout` plays them in B slots side by side, and
+returns `EpisodeResults` in any order. `PopulationResults` hold the results as tables of candidates × episodes. The
+modules `episodes` and `rollout` are the first to read. For exact tasks, `exact_rollout` takes the place of `rollout`.
 """
 
 from evolve.rollouts.device_play import AnyRollout, RolloutInHalves

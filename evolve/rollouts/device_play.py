@@ -2,8 +2,8 @@
 
 In a `RolloutInHalves` the device computes for one half of the slots, while the host steps the environments of the other
 half. For exact tasks the halves are `DeviceRollout`s: the device plays whole episodes, while the host returns results
-and prepares the next episodes. Rigid bodies have one `DeviceRollout` with all slots. `DevicePlay` calls the kernel of
-rollouts/play.cu.
+and prepares the next episodes. Tasks with rigid bodies have one `DeviceRollout` with all slots, see `tiles_together`.
+`DevicePlay` calls the kernel of rollouts/play.cu. `evolve.training.rollouts` chooses the rollout of an experiment.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ class RolloutInHalves:
         self.whole_episodes = self.halves[0].whole_episodes
         self.max_episode_seconds = self.halves[0].max_episode_seconds
         self.environment_seconds = 0.0
-        """The seconds that were spent in environments."""
+        """The seconds that environments have worked. A whole-episode kernel works for environments and networks."""
 
     @property
     def pending(self) -> int:
@@ -51,35 +51,37 @@ class RolloutInHalves:
         return len(self.queue) + sum(half.running for half in self.halves)
 
     def submit(self, batch: EpisodeBatch) -> None:
-        """Queue episodes. A half that is not in the middle of a tick begins some of them at once."""
+        """Queue episodes. A half that is not in the middle of a tick takes an equal share of them at once."""
         self.queue.append(batch)
-        free = [half for half in self.halves if not half.begun]
-        for i, half in enumerate(free):
-            half.fill(most=ceil_div(len(self.queue), len(free) - i))  # an equal share
+        idle = [half for half in self.halves if not half.begun]
+        for i, half in enumerate(idle):
+            half.fill(most=ceil_div(len(self.queue), len(idle) - i))  # `len(idle) - i` halves share the rest
 
     def tick(self) -> EpisodeResults | None:
         """Advance one half while the device works for the other half; return the results of ended episodes, or None."""
-        one, other = self.halves
-        self.halves = other, one
-        # Each call ends by beginning a half. So only halves that `submit` has filled since then begin here.
-        for half in (one, other):
+        current, other = self.halves
+        self.halves = other, current
+        # Each tick begins a tick of its half again. So only halves that `submit` has filled meanwhile begin here.
+        for half in (current, other):
             if half.running and not half.begun:
                 half.begin()
         # While this half steps its environments, the device computes the networks of the other half.
-        results = one.finish() if one.begun else None
+        results = current.finish() if current.begun else None
         # Episodes may have been submitted while both halves were in the middle of a tick. Spread them evenly.
-        if len(self.queue) or not one.running:
-            share = ceil_div(len(self.queue) + other.running - one.running, 2)  # then both halves play equally many
-            one.fill(most=max(1, share))
-        if one.running:
-            one.begin()
-        self.environment_seconds += one.environment_seconds
-        one.environment_seconds = 0.0
+        if len(self.queue) or not current.running:
+            # With this share, both halves play equally many episodes.
+            share = ceil_div(len(self.queue) + other.running - current.running, 2)
+            current.fill(most=max(1, share))
+        if current.running:
+            current.begin()
+        self.environment_seconds += current.environment_seconds
+        current.environment_seconds = 0.0
         return results
 
     def take_failures(self) -> list[EpisodeFailure]:
         """Return the episodes that failed since the last call."""
-        return [failure for half in self.halves for failure in half.take_failures()]
+        one, other = self.halves
+        return one.take_failures() + other.take_failures()
 
     def clear(self) -> None:
         """Drop all episodes."""
@@ -126,11 +128,10 @@ def tiles_together(task: AnyTask, slots: int) -> int:
     """Return the number of tiles, of `WIDTH` slots each, that a thread block of the GPU plays.
 
     It is 1 without rigid bodies. The code of a rigid-body world is several times as large as the instruction cache of a
-    multiprocessor. The tiles of a block make each step together, so they share fetched instructions.
+    multiprocessor. The tiles of a block make each step together, so they share the instructions in the cache.
     """
-    # The tiles of a multiprocessor, rounded up, if all multiprocessors have equal shares.
-    shared = max(1, ceil_div(slots, WIDTH * device().multiprocessors))
-    return min(MOST_TOGETHER, shared) if task.has_world else 1
+    tiles_per_multiprocessor = max(1, ceil_div(slots, WIDTH * device().multiprocessors))
+    return min(MOST_TOGETHER, tiles_per_multiprocessor) if task.has_world else 1
 
 
 def in_whole_blocks(task: AnyTask, slots: int) -> int:
@@ -145,7 +146,7 @@ class DevicePlay:
 
     Args:
         task: The task.
-        batch: The network's slots, with a step on the device.
+        batch: The networks of the slots, with a step on the device.
         num_weights: W, of a genome.
         feed_size: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
@@ -164,54 +165,60 @@ class DevicePlay:
         self._parts = 1 if task.has_world else self._step.parts
         assert self._step.arrays.tiles % tiles_together(task, self._step.arrays.slots) == 0, "see in_whole_blocks"
         self.arrays = DeviceArrays(feed_size)
+        """The arrays with an element for each episode of a feed."""
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
-        self._fed: Feed | None = None
+        self._current_feed: Feed | None = None
         self._tiles = self._together = 0  # the number of the feed's tiles, and the number of tiles in a block
-        self._counts = self.arrays.allocate(24)  # episodes begun, episodes over, and steps made
+        # Three int64: the numbers of episodes begun, of episodes over, and of steps made in the feed.
+        self._counts = self.arrays.allocate(24)
         # Until `finish`, a download may write to `_new_counts`, so properties read `_counts_now`.
         self._new_counts: Int64 = self.arrays.device.host_array((3,), np.int64)
         self._counts_now = self._new_counts.copy()
         self._steps_before = 0  # steps made before the call that was begun last
-        O = task.observation_size if normalize else 0
-        parameters = len(task.parameters(task.options))
-        self._memory = _FeedMemory(self.arrays, batch, num_weights, O, parameters)
-        self._results = _Results(self.arrays, min(task.step_limit, MAX_HASHED_STEPS), O, self._num_traces)
+        normalizer_size = task.observation_size if normalize else 0
+        num_parameters = len(task.parameters(task.options))
+        self._inputs = _Inputs(self.arrays, batch, num_weights, normalizer_size, num_parameters)
+        max_hashes = min(task.step_limit, MAX_HASHED_STEPS)
+        self._results = _Results(self.arrays, max_hashes, normalizer_size, self._num_traces)
         self.slots = WIDTH * self._step.arrays.tiles
         """The number of episodes that can run at a time."""
-        self._free = np.full(self.slots, -1, np.int64)  # the episode of each slot, -1 for none
-        self._parameters = task_on_device(task, self._step.arrays)
+        self._no_episodes = np.full(self.slots, -1, np.int64)  # the episode of each slot if all are free
+        self._task_structure = task_on_device(task, self._step.arrays)
         self._structure = _Structure(
             coefficients=self.arrays.constant(coefficients(max(task.observation_size, task.action_size))),
-            room=self._results.max_hashes,
+            room=max_hashes,
             normalize=normalize,
             num_columns=len(batch.held),
-            columns=self._memory.columns,
-            num_parameters=parameters,
+            columns=self._inputs.columns,
+            num_parameters=num_parameters,
             traces=0 if batch.kept_traces is None else batch.kept_traces.address,
             begun=self._counts.address,
             over=self._counts.address + 8,
             made=self._counts.address + 16,
-            **self._slot_arrays(2 * O),
-            **self._memory.addresses,
+            **self._slot_arrays(normalizer_size),
+            **self._inputs.addresses,
             **self._results.addresses,
         )
         self._step.arrays.wait()
 
     def _slot_arrays(self, normalizer_size: int) -> dict[str, int]:
-        """Allocate arrays of the slots that belong neither to the network nor to the task; return their addresses."""
-        sizes = {"episodes": 8, "ending": 8, "beginning": 8, "over_lanes": 8, "returns": 8, "prints": 16}
-        sizes |= {"slot_normalizers": 4 * normalizer_size, "moments": 8 * normalizer_size}
+        """Allocate the arrays of slots that belong neither to the network nor to the task.
+
+        normalizer_size: O, or 0 without normalization. Return the addresses by field of `_Structure`.
+        """
+        sizes = {"episodes": 8, "ending": 8, "beginning": 8, "over_lanes": 8, "returns": 8, "prints": 16}  # in bytes
+        sizes |= {"slot_normalizers": 4 * 2 * normalizer_size, "moments": 8 * 2 * normalizer_size}
         return {name: self._step.arrays.allocate(size * self.slots).address for name, size in sizes.items()}
 
     @property
     def ready(self) -> bool:
         """Whether `feed` may be called: all results of the last feed were taken."""
-        return self._fed is None
+        return self._current_feed is None
 
     @property
     def waiting(self) -> int:
         """The number of episodes of the feed that have not begun."""
-        # The kernel also counts free slots that find no more episode.
+        # A slot that finds no more episode adds 1 to the count, too, so the difference may be negative.
         return max(0, self._size - int(self._counts_now[0]))
 
     @property
@@ -226,26 +233,27 @@ class DevicePlay:
 
     @property
     def _size(self) -> int:
-        return 0 if self._fed is None else len(self._fed.seeds)
+        """The number of episodes of the feed."""
+        return 0 if self._current_feed is None else len(self._current_feed.seeds)
 
     def feed(self, feed: Feed) -> None:
-        """Copy the episodes of a feed to the device. The caller must check `ready`."""
-        self._fed = fed = feed.contiguous()
-        self._tiles = min(self._step.arrays.tiles, ceil_div(self._size, WIDTH))
+        """Copy the episodes of a feed to the device; only if `ready`."""
+        self._current_feed = feed = feed.contiguous()
+        allocated = self._step.arrays.tiles
+        self._tiles = min(allocated, ceil_div(self._size, WIDTH))
         # A small feed has blocks of fewer tiles, to occupy all multiprocessors. Every block has `_together` tiles, so a
         # launch may have a few more tiles than the feed needs, but not more than were allocated.
-        most = tiles_together(self.task, WIDTH * self._tiles)
-        allocated = self._step.arrays.tiles
-        # `tiles + -tiles % n` is the number of tiles, rounded up to whole blocks of n tiles.
-        self._together = max(n for n in range(1, most + 1) if self._tiles + -self._tiles % n <= allocated)
-        self._structure.fed = len(fed.seeds)
-        # Without columns in the mask, no traces are wanted.
-        self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
+        self._together = tiles_together(self.task, WIDTH * self._tiles)
+        while ceil_div(self._tiles, self._together) * self._together > allocated:
+            self._together -= 1
+        self._structure.fed = self._size
+        # A mask without columns requests no traces.
+        self._structure.num_traces = self._num_traces if feed.mask.shape[1] else 0
         # The kernel counts on the device. The counts begin at zero, and every slot is free.
         queue = self.arrays.queue
         queue.upload(self._counts.address, np.zeros(3, np.int64))
-        queue.upload(self._structure.episodes, self._free)
-        self._memory.upload(fed)
+        queue.upload(self._structure.episodes, self._no_episodes)
+        self._inputs.upload(feed)
 
     def run(self, steps: int, more: bool) -> int:
         """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes."""
@@ -255,9 +263,9 @@ class DevicePlay:
     def begin(self, steps: int) -> None:
         """Begin to play at most `steps` steps in each slot. The next call must be `finish` or `clear`."""
         self._steps_before = int(self._counts_now[2])
-        if self._fed is not None:
+        if self._current_feed is not None:
             blocks = ceil_div(self._tiles, self._together)
-            arguments = self._step.structure, self._parameters, self._structure, steps
+            arguments = self._step.structure, self._task_structure, self._structure, steps
             self.arrays.queue.launch(self._kernel, blocks, self._parts, *arguments, tiles=self._together)
             self.arrays.queue.download(self._counts.address, self._new_counts)
 
@@ -269,9 +277,8 @@ class DevicePlay:
 
     def take(self, best_of: int) -> Played:
         """Return the results of the feed, after all its episodes have ended. best_of: see `may_be_best`."""
-        fed = self._fed
-        assert fed is not None
-        played = self._results.download(fed, best_of, traces=bool(self._structure.num_traces))
+        assert self._current_feed is not None
+        played = self._results.download(self._current_feed, best_of, has_traces=bool(self._structure.num_traces))
         self.clear()
         return played
 
@@ -279,7 +286,7 @@ class DevicePlay:
         """Drop all episodes."""
         # A download may still write to `_new_counts`, which is cleared below.
         self.arrays.wait()
-        self._fed = None
+        self._current_feed = None
         self._counts_now[:] = self._new_counts[:] = 0
 
 
@@ -288,22 +295,22 @@ class DeviceRollout(ExactRollout):
 
     play: DevicePlay
     begun = False
-    """Whether a call of `begin` was not finished yet."""
+    """Whether a tick was begun but not finished, as in `Rollout`."""
 
     def begin(self) -> None:
         """Begin to play for some milliseconds. The next call must be `finish` or `clear`."""
-        self._slots_busy, self._began_at = self._busy, time.perf_counter()
+        self._begun_slots, self._began_at = self._busy_slots, time.perf_counter()
         self.play.begin(self.steps)
         self.begun = True
 
     def finish(self) -> EpisodeResults | None:
         """Wait for the end of the call that `begin` began; return the results of ended episodes, or None."""
         waited_from = time.perf_counter()
-        made = self.play.finish()
+        steps_made = self.play.finish()
         self.begun = False
         now = time.perf_counter()
         # If the device had finished before this call, the time since `begin` is an upper bound of its playing time.
-        self._count(made, self._slots_busy, now - self._began_at, now - waited_from)
+        self._count(steps_made, self._begun_slots, now - self._began_at, now - waited_from)
         return self.take_results()
 
     def clear(self) -> None:
@@ -312,15 +319,15 @@ class DeviceRollout(ExactRollout):
         self.begun = False
 
 
-class _FeedMemory:
+class _Inputs:
     """Device arrays with the inputs of the episodes of a feed. A feed has at most `arrays.slots` episodes.
 
     Args:
         arrays: Allocates the arrays.
-        batch: The network's slots.
+        batch: The networks of the slots.
         num_weights: W, of a genome.
-        normalized: O if observations are normalized, else 0.
-        parameters: The number of the task's parameters.
+        normalizer_size: O if observations are normalized, else 0.
+        num_parameters: The number of the task's parameters.
 
     Attributes:
         addresses: The addresses of the arrays, by field of `_Structure`.
@@ -328,22 +335,23 @@ class _FeedMemory:
     """
 
     def __init__(
-        self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, normalized: int, parameters: int
+        self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, normalizer_size: int, num_parameters: int
     ) -> None:
         self.arrays = arrays
-        # The initial values of one genome show the columns that need memory, and their sizes.
+        # The initial values of one genome show the columns that need memory, and their sizes. Other columns begin as 0.
         weights, mask = np.zeros((1, num_weights), np.float32), np.ones((1, num_weights), np.bool_)
         initial = batch.initial(weights, mask, np.zeros(1, np.int64))
-        self._values = [None if values is None else self._allocate(values.shape[1], 4) for values in initial]
-        sources = [None if memory is None else memory.address for memory in self._values]
-        columns = (InitialColumns(c.address, c.rows, source) for c, source in zip(batch.held, sources, strict=True))
+        self._values = [None if values is None else self._allocate(4 * values.shape[1]) for values in initial]
+        columns = []
+        for held, memory in zip(batch.held, self._values, strict=True):
+            columns.append(InitialColumns(held.address, held.rows, None if memory is None else memory.address))
         self.columns = (InitialColumns * MOST_COLUMNS)(*columns)
-        sizes = {"genomes": (1, 4), "seeds": (1, 8), "normalizers": (2 * normalized, 4), "parameters": (parameters, 8)}
-        self.addresses = {name: self._allocate(*size).address for name, size in sizes.items()}
+        sizes = {"genomes": 4, "seeds": 8, "normalizers": 4 * 2 * normalizer_size, "parameters": 8 * num_parameters}
+        self.addresses = {name: self._allocate(nbytes).address for name, nbytes in sizes.items()}
 
-    def _allocate(self, n: int, size: int) -> Memory:
-        """Allocate n numbers of `size` bytes for each episode."""
-        return self.arrays.allocate(self.arrays.slots * n * size)
+    def _allocate(self, nbytes: int) -> Memory:
+        """Allocate `nbytes` bytes for each episode."""
+        return self.arrays.allocate(self.arrays.slots * nbytes)
 
     def upload(self, feed: Feed) -> None:
         """Copy a feed to the device."""
@@ -361,71 +369,76 @@ class _Results:
     Args:
         arrays: Allocates the arrays.
         max_hashes: The largest number of step hashes of an episode.
-        normalized: O if observations are normalized, else 0.
+        normalizer_size: O if observations are normalized, else 0.
         num_traces: T.
+
+    Attributes:
+        addresses: The addresses of the arrays, by field of `_Structure`.
     """
 
-    def __init__(self, arrays: DeviceArrays, max_hashes: int, normalized: int, num_traces: int) -> None:
-        self.max_hashes = max_hashes
+    def __init__(self, arrays: DeviceArrays, max_hashes: int, normalizer_size: int, num_traces: int) -> None:
+        self._max_hashes = max_hashes
         self._arrays = arrays
+        # The shape and the type of each result of an episode. The step hashes of a step are one uint16.
         self._shapes: dict[str, tuple[tuple[int, ...], Any]] = {
             "returns": ((), np.float64),
             "lengths": ((), np.int32),
             "prints": ((2,), np.uint64),
-            "moments": ((2, normalized), np.float64),
+            "moments": ((2, normalizer_size), np.float64),
             "traces": ((num_traces,), np.float32),
             "hashes": ((max_hashes,), np.uint16),
         }
-        sizes = {name: math.prod(shape) * np.dtype(kind).itemsize for name, (shape, kind) in self._shapes.items()}
+        # In bytes, of an episode.
+        sizes = {name: math.prod(shape) * np.dtype(dtype).itemsize for name, (shape, dtype) in self._shapes.items()}
         self.addresses = {f"result_{name}": arrays.allocate(arrays.slots * n).address for name, n in sizes.items()}
-        # Staging memory for `_hashes`: a piece of the hashes, and the places where episodes end.
+        # Staging memory for `_hashes`: hashes, and the places where episodes end.
         arrays.reserve(LARGEST_COPY + 8 * arrays.slots)
 
-    def download(self, feed: Feed, best_of: int, traces: bool) -> Played:
+    def download(self, feed: Feed, best_of: int, has_traces: bool) -> Played:
         """Wait for and return the results of a feed. best_of: see `may_be_best`."""
         n = len(feed.seeds)
         names = "returns", "lengths", "prints", "moments"
         returns, lengths, prints, moments = (self._begin_download(name, n) for name in names)
-        traced = self._begin_download("traces", n if traces else 0)
+        traces = self._begin_download("traces", n if has_traces else 0)
         self._arrays.wait()
-        # Most step hashes are not wanted, and all of them would be nearly all bytes of the download.
-        wanted = may_be_best(feed.keys, returns, best_of)
-        hashes = self._hashes(np.where(wanted, np.minimum(lengths, self.max_hashes), 0))
-        kept = np.zeros(traced.shape if traces else (n, 0), np.int64)
-        if traces:
-            # A few episodes at a time: the arrays in between are larger than the result.
-            few = max(1, LARGEST_COPY // traced.shape[1])
-            for start in range(0, n, few):
-                part = slice(start, start + few)
+        # Most step hashes are not needed. Together they would be nearly all bytes of the download.
+        hashed = may_be_best(feed.keys, returns, best_of)
+        hashes = self._hashes(np.where(hashed, np.minimum(lengths, self._max_hashes), 0))
+        quantized = np.zeros((n, traces.shape[1] if has_traces else 0), np.int64)
+        if has_traces:
+            # Quantize some episodes at a time, because the intermediate arrays are larger than the result.
+            at_once = max(1, LARGEST_COPY // traces.shape[1])
+            for start in range(0, n, at_once):
+                part = slice(start, start + at_once)
                 mask = feed.mask[feed.genomes[part]]
-                kept[part] = quantize_traces(np.where(mask, traced[part], np.float32(0)))
-        return Played(feed.keys, returns, lengths, prints, wanted, hashes, moments, kept)
+                quantized[part] = quantize_traces(np.where(mask, traces[part], np.float32(0)))
+        return Played(feed.keys, returns, lengths, prints, hashed, hashes, moments, quantized)
 
     def _begin_download(self, name: str, n: int) -> NDArray[Any]:
-        """Return an array for the results of n episodes. It has its values after the next `wait`."""
-        shape, kind = self._shapes[name]
-        values = np.empty((n, *shape), kind)
+        """Begin to download results of n episodes. Return their array, which has its values after the next `wait`."""
+        shape, dtype = self._shapes[name]
+        values = np.empty((n, *shape), dtype)
         self._arrays.queue.download(self.addresses[f"result_{name}"], values)
         return values
 
     def _hashes(self, counts: Int32) -> UInt8:
         """Wait for and return [Σ counts, 2]: the first `counts` step hashes of each episode, concatenated."""
-        ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        values = np.empty(int(ends[-1]), np.uint16)
+        # The hashes of episode i are from bounds[i] to bounds[i + 1], in steps of two bytes.
+        bounds = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        values = np.empty(int(bounds[-1]), np.uint16)
         first = 0
         while first < len(counts):
-            # Copy as many episodes at a time as fit into LARGEST_COPY, but at least one.
-            # A step has two bytes of hashes. `ends` has a 0 in front, so the index of the end of episode i is i + 1.
-            # `after_fitting` is the first episode that does not fit.
-            after_fitting = int(np.searchsorted(ends, ends[first] + LARGEST_COPY // 2, "right")) - 1
-            last = max(first + 1, after_fitting)  # the piece has the episodes first to last - 1
-            piece = values[ends[first] : ends[last]]
-            place = self._arrays.scratch(piece.nbytes, 8 * (last + 1 - first))
-            (at,) = self._arrays.uploads(ends[first : last + 1])
-            rows = self.addresses["result_hashes"] + 2 * self.max_hashes * first
-            self._arrays.queue.launch("end_to_end", last - first, COPYING_PARTS, rows, self.max_hashes, at, place)
-            self._arrays.queue.download(place, piece)
-            first = last
+            # Copy the episodes from `first` to `stop` - 1: as many as fit into LARGEST_COPY, but at least one.
+            num_fitting = int(np.searchsorted(bounds, bounds[first] + LARGEST_COPY // 2, "right")) - 1 - first
+            stop = first + max(1, num_fitting)
+            part = values[bounds[first] : bounds[stop]]
+            target = self._arrays.scratch(part.nbytes, keep_free=8 * (stop + 1 - first))
+            (part_bounds,) = self._arrays.uploads(bounds[first : stop + 1])
+            source = self.addresses["result_hashes"] + 2 * self._max_hashes * first
+            arguments = source, self._max_hashes, part_bounds, target
+            self._arrays.queue.launch("end_to_end", stop - first, COPYING_PARTS, *arguments)
+            self._arrays.queue.download(target, part)
+            first = stop
         self._arrays.wait()
         return values.view(np.uint8).reshape(-1, 2)
 

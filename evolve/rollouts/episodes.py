@@ -3,8 +3,8 @@
 Batches and results are frozen records, and travel in messages between ranks. Each result names its genome and episode,
 so results may arrive in any order.
 
-To add a quantity of each episode, declare a field of `EpisodeResults`. Messages and tables need no further code. The
-run file includes the quantity if the store has a column of the same name.
+To add a quantity of each episode, declare a field of `EpisodeResults`. Messages and `PopulationResults` then include
+it. The run file includes it if the store has a column of the same name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
 
 Traces = Literal["each", "mean", "none"]
+"""The traces to return, see `EpisodeBatch.traces`."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class RolloutSpec:
     num_traces: T, the number of traces of an episode.
     max_episode_seconds: The limit of an episode's wall time.
     on_failure: "stop" if a failed episode ends the evaluation, "worst" if the evaluation goes on.
-    chunk_seconds: The least wall time of a chunk of episodes; shorter chunks are not worth a message.
-    least_chunk: The least number of episodes of a chunk. It is above 1 if a kernel steps several slots in the time of
-        one.
+    chunk_seconds: The shortest wall time of a chunk, the episodes of one message; shorter chunks are not worth it.
+    least_chunk: The smallest number of episodes of a chunk. It is above 1 if a kernel steps several slots in the time
+        of one.
     num_metrics: M, the number of metrics of an episode.
     trial: The fingerprints of the steps of an episode on rank 0 (`environments.check`), which a worker compares with
         its own; empty if they are unknown.
@@ -56,19 +57,19 @@ class EpisodeBatch:
     The seed, the purpose, the generation, the candidate and the episode determine the seed of the environment.
 
     genomes: C genomes, in memory or generated when they are played.
-    genome_ids: [C], the index of each genome in the whole batch, also in a part of the batch (`take`). Results name
-        genomes by this index. A worker that receives no genomes generates them from their indices.
+    genome_ids: [C], the index of each genome in the batch of rank 0. It stays the same in a part of that batch
+        (`take`). Results name genomes by it. A worker that receives no genomes generates them from it.
     candidates: [C], the number by which warnings and errors name each genome.
     keys: [C, 2], the generation and the candidate that determine the seeds of each genome. Genomes with equal keys play
         the same episodes (common random numbers).
-    normalizers: [C, 2, O]. O = 0 if observations are not normalized.
-    rows: [N], the index of the genome that plays each episode.
+    normalizers: [C, 2, O], see `Moments.normalizer`. O = 0 if observations are not normalized.
+    rows: [N], the index in `genomes` of the genome that plays each episode.
     episodes: [N], the number of each episode among the episodes of its genome.
     traces: The traces to return: "each" (a sum over the episodes of each genome), "mean" (one sum over the episodes of
         all genomes) or "none". `PopulationResults` divide each sum by the number of its episodes.
     describe: Whether the rank that plays episode 0 of a genome also returns the genome's `GenomeDescriptions`.
-    best_of: 0 if the step hashes of all genomes are wanted. Otherwise the number of episodes of each genome: only the
-        genome with the best mean return over them needs step hashes, and a rollout may leave out the other hashes.
+    best_of: 0 if the results need the step hashes of all genomes. Otherwise the number of episodes of each genome. Then
+        only the genome with the best mean return needs step hashes, and a rollout may leave out the others.
     """
 
     seed: int
@@ -117,7 +118,7 @@ class EpisodeBatch:
         check_shape(keys, "keys", "C 2", np.int64, C=C)
         ids = np.arange(C, dtype=np.int32)
         playing = ids if rows is None else rows
-        normalizers = np.zeros((2, 0), np.float32) if normalizer is None else normalizer
+        normalizer = np.zeros((2, 0), np.float32) if normalizer is None else normalizer
         return cls(
             seed=seed,
             purpose=int(purpose),
@@ -125,7 +126,7 @@ class EpisodeBatch:
             genome_ids=ids,
             candidates=ids if candidates is None else candidates.astype(np.int32),
             keys=keys,
-            normalizers=np.broadcast_to(normalizers, (C, *normalizers.shape[-2:])),
+            normalizers=np.broadcast_to(normalizer, (C, *normalizer.shape[-2:])),
             rows=np.repeat(playing, len(episodes)).astype(np.int32),
             episodes=np.tile(np.array(episodes, np.int32), len(playing)),
             traces=traces,
@@ -133,22 +134,22 @@ class EpisodeBatch:
 
     def take(self, indices: Int64) -> "EpisodeBatch":
         """Return the batch of the episodes at indices [k], with only the genomes that play them."""
-        places = _as_slice(indices)
-        # Only the needed genomes are kept, so `rows` numbers them anew, from 0.
-        needed, rows = _distinct(self.rows[places].astype(np.int64))
-        takes_all = isinstance(places, slice) and places == slice(0, len(self))
-        if takes_all and len(needed) == len(self.genomes):
+        taken = _as_slice(indices)
+        # `genomes_taken` are the indices of the genomes here, and `rows` the indices in the new batch.
+        genomes_taken, rows = _distinct(self.rows[taken].astype(np.int64))
+        takes_all = isinstance(taken, slice) and taken == slice(0, len(self))
+        if takes_all and len(genomes_taken) == len(self.genomes):
             return self
-        kept = _as_slice(needed)
+        of_genomes = _as_slice(genomes_taken)
         return replace(
             self,
-            genomes=select(self.genomes, needed),
-            genome_ids=self.genome_ids[kept],
-            candidates=self.candidates[kept],
-            keys=self.keys[kept],
-            normalizers=self.normalizers[kept],
+            genomes=select(self.genomes, genomes_taken),
+            genome_ids=self.genome_ids[of_genomes],
+            candidates=self.candidates[of_genomes],
+            keys=self.keys[of_genomes],
+            normalizers=self.normalizers[of_genomes],
             rows=rows.astype(np.int32),
-            episodes=self.episodes[places],
+            episodes=self.episodes[taken],
         )
 
     def environment_seeds(self) -> Int64:
@@ -177,7 +178,7 @@ def _distinct(numbers: Int64) -> tuple[Int64, Int64]:
 
 
 def generation_keys(generation: int, population: int, common: bool | Literal["pairs"] = False) -> Int64:
-    """Return the keys [P, 2] of the candidates of a generation, see `EpisodeBatch`. No key depends on P.
+    """Return the keys [P, 2] of the candidates of a generation, see `EpisodeBatch`. No key depends on the population P.
 
     common: False: each candidate plays its own episodes. True: all play the episodes of candidate 0. "pairs":
         candidates 2i and 2i + 1 play the episodes of candidate 2i.
@@ -203,11 +204,12 @@ class EpisodeResults:
     returns: The sum of the rewards; NaN if the episode failed.
     lengths: The number of environment steps.
     fingerprints: 64 bits each for the observations and the network outputs of an episode.
-    moments: Sums and sums of squares of the O observations. O = 0 if observations are not normalized.
+    moments: Sums and sums of squares of the O numbers of an observation, over the steps. O = 0 if observations are not
+        normalized.
     episode_seconds: Wall time in the environment. Episodes that take a step together share the time of this step
         equally. If kernels play whole episodes, the time includes the network, and episodes share the time in
         proportion to their steps.
-    encoded_metrics: Types and bits of the M metrics of the experiment (`environments.decode_metrics`).
+    encoded_metrics: The types (row 0) and the bits (row 1) of the M metrics, see `environments.decode_metrics`.
     hashed: Whether an episode has step hashes.
     step_hashes: One byte of each fingerprint after each step, concatenated over the episodes that have hashes. L is the
         sum of min(length, MAX_HASHED_STEPS) over these episodes.
@@ -241,14 +243,15 @@ class EpisodeResults:
 QUANTITIES = {f.name: (f.metadata["symbols"], f.metadata["dtype"]) for f in fields(EpisodeResults)}
 """The shape and the type of each field of `EpisodeResults`."""
 
+_NOT_MEASURED = ("genomes", "episodes", "hashed")
 EPISODE_QUANTITIES = tuple(
-    n for n, (symbols, _) in QUANTITIES.items() if symbols[0] == "N" and n not in ("genomes", "episodes", "hashed")
+    name for name, (symbols, _) in QUANTITIES.items() if symbols[0] == "N" and name not in _NOT_MEASURED
 )
 """The measured quantities that every episode has. Step hashes are left out, because an episode may lack hashes."""
 
 
 def shape_of(symbols: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the shape of symbols such as "N 2 O", with the sizes of the letters."""
+    """Return the shape for symbols such as "N 2 O", with the size of each letter."""
     return tuple(int(symbol) if symbol.isdigit() else sizes[symbol] for symbol in symbols.split())
 
 
@@ -264,7 +267,7 @@ def join(parts: Sequence[EpisodeResults]) -> EpisodeResults:
 class EpisodeFailure:
     """An episode that failed: genome id, number, environment seed, step, and error message.
 
-    The result of the episode has a return of NaN, and `step` as length. Step 0 is the reset of the environment. If all
+    In `EpisodeResults` its return is NaN, and its length is `step`. Step 0 is the reset of the environment. If all
     ranks that played the episode were lost, seed and step are unknown: both are -1, and the length is 0.
     """
 

@@ -4,9 +4,9 @@
 `DevicePlay` on a GPU, and plays them in its slots.
 
 `ThreadedRollout` plays in several threads, which share the waiting episodes. One of them is the thread that calls
-`tick`. Each thread plays a *part*, a rollout with slots of its own: it takes episodes, generates their genomes, and
-plays them. When no episodes wait, an idle thread gets half of the running episodes of another thread, if the task has
-rigid bodies. Kernels do not need Python's global lock, so threads play on several cores. No result depends on the
+`tick`. Each thread plays a *part*: an `ExactRollout` with its own slots, which takes episodes, generates their genomes,
+and plays them. When no episodes wait, an idle thread gets half of the running episodes of another thread, if the task
+has rigid bodies. Kernels run without Python's global lock, so threads play on several cores. No result depends on the
 thread that plays an episode.
 """
 
@@ -29,16 +29,16 @@ from evolve.shapes import Int64, ceil_div
 CALL_SECONDS = 0.004
 """The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
 _RESULTS_SECONDS = 0.1
-"""Results may be held back for this time, because returning only a few takes as long as playing their episodes."""
+"""The time for which results may be held back, because returning only a few takes as long as playing their episodes."""
 LEAST_STEPS = 16
-"""The smallest limit of the steps of a call, since each call costs time."""
+"""The smallest limit of the steps of a call, because each call costs time."""
 _FEEDS_PER_THREAD = 2
 """With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
 _MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.001, 0.004
 """The shortest and the longest time that a thread should need for a feed. A shorter feed is not worth another thread. A
-longer feed saves no more time, so a thread takes its fair share of the episodes in several feeds if it is larger."""
+longer feed saves no more time. So a thread takes a larger share of the episodes in several feeds."""
 LEAST_GIVEN = 4
-"""The smallest number of running episodes that a thread gives to another thread, and that it keeps."""
+"""The smallest number of running episodes that a thread gives to another thread, and that it keeps itself."""
 POLL_SECONDS = 0.002
 """The interval at which a thread without episodes checks whether another thread can still give some."""
 _GIVE_SECONDS = 1.0
@@ -79,19 +79,19 @@ class ExactRollout(_WholeEpisodes):
         self.play = play
         self.queue = queue
         """The episodes that wait for a feed. Other rollouts may share them."""
-        self._held: EpisodesToBegin | None = None  # taken from the queue, and waiting until no episode runs
+        self._held: EpisodesToBegin | None = None  # taken from the queue, but not given to `play` while others run
         self._traces = "none"
         self._best_of = 0
         self.most_running = sys.maxsize
         """The largest number of episodes that run at a time while others wait, see `ThreadsState.most_running_of`."""
         self.steps = 64
-        """The limit of steps of the next call of `Play.run`; each tick adapts it to `CALL_SECONDS`."""
+        """The limit of steps of the next call of `Play.run`. After each call it is adapted to `CALL_SECONDS`."""
         self.longest_call = 0.0
         """The seconds of the longest call of `Play.run`. On a device the first call may include compilation."""
         # The steps of the episodes whose results were not returned yet, and the seconds that these steps took.
         self._steps_played = 0
         self._seconds_played = 0.0
-        self._seconds_held = 0.0  # the seconds of playing since results were last returned
+        self._seconds_since_results = 0.0  # of playing
 
     @property
     def pending(self) -> int:
@@ -100,9 +100,9 @@ class ExactRollout(_WholeEpisodes):
 
     @property
     def running(self) -> int:
-        """The number of episodes that have left the queue, but have not returned their results.
+        """The number of episodes that have left the queue, but whose results were not returned.
 
-        They include episodes that `play` does not count as running: held, waiting and finished ones.
+        They include episodes that `play.running` does not count: held, waiting and finished ones.
         """
         held = 0 if self._held is None else len(self._held)
         return held + self.play.waiting + self.play.running + self.play.finished
@@ -122,12 +122,12 @@ class ExactRollout(_WholeEpisodes):
 
     def fill(self, most: int = sys.maxsize) -> None:
         """If `play` is ready, give it at most `most` of the next episodes of the queue."""
-        room = self.most_running - self.play.running
-        if not self.play.ready or room <= 0:
+        may_begin = self.most_running - self.play.running
+        if not self.play.ready or may_begin <= 0:
             return
         episodes, self._held = self._held, None
         if episodes is None:
-            episodes = self.queue.take(min(most, self.play.feed_size, room))
+            episodes = self.queue.take(min(most, self.play.feed_size, may_begin))
         if episodes is None:
             return
         # Slots with factors (`FactoredGenomes`) share one centre. Genomes of another centre wait until no episode runs.
@@ -138,47 +138,49 @@ class ExactRollout(_WholeEpisodes):
 
     def play_on(self) -> None:
         """Play for some milliseconds."""
-        busy = self._busy
+        busy_slots = self._busy_slots
         begin = time.perf_counter()
         # End the call at a free slot only if `fill` can use it: if no episodes are held, and the limit is not reached.
         more = len(self.queue) > 0 and self._held is None and self.play.running < self.most_running
-        made = self.play.run(self.steps, more)
+        steps_made = self.play.run(self.steps, more)
         seconds = time.perf_counter() - begin
-        self._count(made, busy, seconds, seconds)
+        self._count(steps_made, busy_slots, seconds, seconds)
 
     @property
-    def _busy(self) -> int:
+    def _busy_slots(self) -> int:
         """The number of slots in which the next call plays."""
         return min(self.play.slots, self.play.waiting + self.play.running)
 
-    def _count(self, made: int, busy: int, seconds: float, waited: float) -> None:
-        """Count the steps that a call of `Play.run` has made in `busy` slots; limit the steps of the next call.
+    def _count(self, steps_made: int, busy_slots: int, seconds: float, waited: float) -> None:
+        """Count the steps and the time of a call of `Play.run`, and set the limit of steps of the next call.
 
-        seconds: The duration of the call. waited: The same without the time in which this process did other work.
+        busy_slots: The number of slots in which the call played. seconds: The duration of the call. waited: The same
+            without the time in which this process did other work.
         """
         seconds = max(seconds, 1e-6)
         self.longest_call = max(self.longest_call, seconds)
-        self._steps_played += made
+        self._steps_played += steps_made
         self._seconds_played += waited
-        self._seconds_held += waited
+        self._seconds_since_results += waited
         self.environment_seconds += waited
-        if not made:
+        if not steps_made:
             return
         # The next call should take `CALL_SECONDS` at the speed of this one. Episodes may have ended long before the
         # limit of this call, so the speed follows from the steps that were made. The limit at most doubles, so that a
         # wrong speed does not make the next call long.
-        fitting = int(made / busy * CALL_SECONDS / seconds)
+        fitting = int(steps_made / busy_slots * CALL_SECONDS / seconds)
         self.steps = max(LEAST_STEPS, min(2 * self.steps, fitting))
 
     def take_results(self) -> EpisodeResults | None:
         """Return the results of finished episodes; None if there are none, or if they may be held back."""
-        due = not self.play.waiting or self._seconds_held > _RESULTS_SECONDS
+        due = not self.play.waiting or self._seconds_since_results > _RESULTS_SECONDS
         return self._results() if due and self.play.finished else None
 
     @property
     def can_give(self) -> bool:
         """Whether running episodes can go on in another rollout, and whether that saves time."""
-        # A kernel steps a few rigid-body worlds in less time than many. In other tasks, it always steps whole tiles.
+        # A kernel steps a few rigid-body worlds in less time than many. In other tasks it always steps whole tiles, so
+        # nothing would be saved.
         return self.play.task.has_world and self.play.batch.can_give
 
     def give(self, other: "ExactRollout") -> None:
@@ -198,7 +200,7 @@ class ExactRollout(_WholeEpisodes):
         self.queue.clear()
         self._held = None
         self.play.clear()
-        self._steps_played, self._seconds_played, self._seconds_held = 0, 0.0, 0.0
+        self._steps_played, self._seconds_played, self._seconds_since_results = 0, 0.0, 0.0
 
     def close(self) -> None:
         """Do nothing: there are no environments."""
@@ -206,7 +208,8 @@ class ExactRollout(_WholeEpisodes):
     def _feed(self, episodes: EpisodesToBegin) -> None:
         """Give episodes to `play`."""
         seeds = episodes.seeds
-        if self.play.batch.seeded:  # then each episode has its own initial columns
+        if self.play.batch.seeded:
+            # The initial columns depend on the seed, so each episode needs its own, even if genomes play several.
             genomes, numbers = episodes.genome_of_each(), np.arange(len(seeds), dtype=np.int32)
         else:
             genomes, numbers = episodes.genomes, episodes.numbers.astype(np.int32)
@@ -219,23 +222,27 @@ class ExactRollout(_WholeEpisodes):
         self.play.feed(Feed(columns, numbers, seeds, keys, episodes.normalizers, mask, parameters))
 
     def _take_seconds(self, steps: int) -> float:
-        """Return the seconds of some steps of the balance, and remove both from it. All steps took equally long."""
+        """Return the seconds of `steps` of the played steps, and subtract both from the counts of played steps.
+
+        All steps count equally long.
+        """
         seconds = self._seconds_played * steps / max(self._steps_played, 1)
         self._steps_played -= steps
         self._seconds_played -= seconds
         return seconds
 
     def _results(self) -> EpisodeResults:
-        self._seconds_held = 0.0
+        """Return the results of finished episodes."""
+        self._seconds_since_results = 0.0
         played = self.play.take(self._best_of)
-        # The steps of episodes that go on keep their part of the time.
+        # The running episodes keep their share of the seconds.
         steps = int(played.lengths.sum(dtype=np.int64))
         seconds_per_step = self._take_seconds(steps) / max(steps, 1)
         genomes = (played.keys >> BITS_OF_EPISODES).astype(np.int32)
         traced = genomes_of_traces(genomes, self._traces)
         return EpisodeResults(
             genomes=genomes,
-            episodes=played.keys.astype(np.int32),  # the lower half
+            episodes=played.keys.astype(np.int32),  # the lower half of the key
             returns=played.returns,
             lengths=played.lengths,
             fingerprints=played.fingerprints,
@@ -273,15 +280,15 @@ class ThreadedRollout(_WholeEpisodes):
         """The number of episodes whose results were not returned yet."""
         self._playing: set[ExactRollout] = set()
         self._shared = ThreadsState(self.queue, threads, least_feed)
-        # The size holds for all threads that this process starts later, so it is restored below.
-        earlier = stack_size(_STACK_BYTES)
+        # The size applies to all threads that this process starts later, so it is restored below.
+        earlier_size = stack_size(_STACK_BYTES)
         try:
             for _ in self._others:
-                # A daemon thread does not keep the process alive. No thread refers to this object, so its finalizer can
-                # run and end the threads.
+                # A daemon thread does not keep the process alive. The threads refer to `_shared`, but not to this
+                # object, so the finalizer below can run and end them.
                 Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
         finally:
-            stack_size(earlier)
+            stack_size(earlier_size)
         self._stop = weakref.finalize(self, self._shared.stop, len(self._others))
 
     @property
@@ -304,21 +311,21 @@ class ThreadedRollout(_WholeEpisodes):
 
     def tick(self) -> EpisodeResults | None:
         """Play for some milliseconds; return the results of finished episodes, or None if there are none yet."""
-        found: list[EpisodeResults | None] = []
+        received: list[EpisodeResults | None] = []
         # Take episodes before waking threads: they take Python's global lock, and this thread would wait for it.
-        plays = self._shared.fill(self._own, patience=_TICK_SECONDS)
+        can_play = self._shared.fill(self._own, patience=_TICK_SECONDS)
         self._start()
-        if plays:
-            found.append(self._shared.play_on(self._own))
+        if can_play:
+            received.append(self._shared.play_on(self._own))
         try:
             while True:
-                # Wait for the first results only, then take all others that have arrived.
-                found.append(self._receive(wait=not found and bool(self._playing)))
+                # If nothing was received yet, wait for another thread. Then take all that others have sent.
+                received.append(self._receive(wait=not received and bool(self._playing)))
         except Empty:
-            if not found and self._shared.hangs(self.max_episode_seconds):
+            if not received and self._shared.hangs(self.max_episode_seconds):
                 # Wait without a limit: the watchdog of this thread then acts as if this thread hung in an episode.
-                found.append(self._receive(wait=True, seconds=None))
-        results = [result for result in found if result is not None]
+                received.append(self._receive(wait=True, seconds=None))
+        results = [result for result in received if result is not None]
         self.pending -= sum(map(len, results))
         return join(results) if results else None
 
@@ -345,10 +352,10 @@ class ThreadedRollout(_WholeEpisodes):
         if not len(self.queue):
             return
         idle = [part for part in self._others if part not in self._playing]
-        feeds = ceil_div(len(self.queue), self._shared.feed_size())
+        num_feeds = ceil_div(len(self.queue), self._shared.feed_size())
         # If the part of this thread has no episodes, it takes a feed in the next tick.
         own_feeds = 0 if self._own.running else 1
-        for part in idle[: feeds - own_feeds]:
+        for part in idle[: num_feeds - own_feeds]:
             self._playing.add(part)
             self._shared.to_play.put(part)
 
@@ -369,10 +376,11 @@ class ThreadsState:
     Attributes:
         to_play: Parts for idle threads, but not the part of the thread that calls `ThreadedRollout.tick`. None ends a
             thread.
-        played: Triples (part, results, error). If the results are None, the thread has stopped playing the part.
+        played: Triples (part, results, error). If the results are None, the thread has stopped playing the part. The
+            error is None if there is none.
         pausing: Set while no thread may begin a call of a kernel.
-        fair_share: The pending episodes per thread after the last `submit`.
-        episode_seconds: The mean duration of the last episodes.
+        fair_share: The number of pending episodes per thread after the last `submit`.
+        episode_seconds: The mean duration of the episodes that were returned last; infinity at the beginning.
         empty: Parts without episodes, each with an event. The thread of the part waits for the event. Another thread
             gives running episodes to the part, and then sets the event.
     """
@@ -385,26 +393,28 @@ class ThreadsState:
         self.episode_seconds = math.inf
         self.empty: list[tuple[ExactRollout, Event]] = []
         self._empty_lock = Lock()
-        # The running episodes of each part after its last call of `play_on`; during a call also the waiting ones.
+        # The number of running episodes of each part after its last call of a kernel; during a call also waiting ones.
         self._running: dict[ExactRollout, int] = {}
-        self._began_at: dict[ExactRollout, float] = {}  # the time at which a part's call began; inf between calls
+        # The time at which each part's call of a kernel began; infinity between calls.
+        self._began_at: dict[ExactRollout, float] = {}
         self._queue = queue
         self._num_feeds = _FEEDS_PER_THREAD * threads
         self._least_feed = least_feed
 
     def play(self) -> None:
-        """Play parts until None comes."""
+        """Play parts from `to_play` until None comes. A thread runs this function."""
         while (part := self.to_play.get()) is not None:
             error: BaseException | None = None
             try:
                 self._play_part(part)
             except BaseException as raised:
                 error = raised
-            self._began_at[part], self._running[part] = math.inf, 0  # also after an error
+            # An error may have left other values.
+            self._began_at[part], self._running[part] = math.inf, 0
             self.played.put((part, None, error))
 
     def stop(self, threads: int) -> None:
-        """End the threads."""
+        """End the threads. threads: Their number."""
         self.pausing.set()
         for _ in range(threads):
             self.to_play.put(None)
@@ -450,16 +460,15 @@ class ThreadsState:
         self.pausing.clear()
 
     def _give(self, part: ExactRollout) -> None:
-        """Give half of a part's running episodes to an empty part.
+        """Give half of a part's running episodes to an empty part, if there is one.
 
         Give none if episodes wait in the queue, if the running ones are few, or if another part has more than twice as
         many.
         """
-        running = self._running[part]
         # A copy of the values, because other threads change the dictionary.
         largest = max(tuple(self._running.values()))
         least = max(2 * LEAST_GIVEN, largest // 2)
-        if not self.empty or not part.can_give or len(self._queue) or running < least:
+        if not self.empty or not part.can_give or len(self._queue) or self._running[part] < least:
             return
         given = None
         try:
@@ -509,14 +518,15 @@ class ThreadsState:
         return max(self.fair_share, self._least_feed)
 
     def hangs(self, limit: float) -> bool:
-        """Return whether a call of a kernel, which should take milliseconds, takes more than `limit` seconds."""
+        """Return whether a call of a kernel, which should take milliseconds, has taken more than `limit` seconds."""
         return time.monotonic() - min(tuple(self._began_at.values()), default=math.inf) > limit
 
     def feed_size(self) -> int:
         """Return the largest number of episodes of the next feed.
 
-        It is the largest of four numbers: a part of the waiting episodes, `least_feed`, the episodes that fill
-        `_MIN_FEED_SECONDS`, and a thread's fair share (at most the episodes that fill `_MAX_FEED_SECONDS`).
+        It is the largest of four numbers: the waiting episodes divided by the intended number of feeds, `least_feed`,
+        the episodes that fill `_MIN_FEED_SECONDS`, and a thread's fair share, but of it at most the episodes that fill
+        `_MAX_FEED_SECONDS`.
         """
         seconds = max(self.episode_seconds, 1e-9)
         shortest, longest = int(_MIN_FEED_SECONDS / seconds), int(_MAX_FEED_SECONDS / seconds)

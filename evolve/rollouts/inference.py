@@ -1,7 +1,8 @@
-"""Inference: in each tick of a rollout, the networks of B slots do a step from observations to outputs.
+"""Inference: in each tick of a rollout, the networks of B slots make a step from observations to outputs.
 
-A slot plays one episode at a time. A step also normalizes observations, and takes fingerprints of observations and
-outputs. On a device, one launch of a kernel does all three.
+A slot plays one episode at a time. A step also normalizes observations, and updates the fingerprints of observations
+and outputs. On a device, one launch of a kernel does all three. `make_inference` returns a `HostInference` or a
+`DeviceInference`.
 
 With normalization, a network sees (observation − mean) / deviation, clipped to ±5. Mean and deviation come from
 earlier generations, by default from all (ARS V2, Mania et al., 2018; Salimans et al., 2017). Every rank uses the same
@@ -28,12 +29,12 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64, read_only, stored_array
 
 _LEAST_DEVIATION = 1e-2  # an observation that hardly changes is magnified at most 100 times
-CLIP = np.float32(5)  # normalized observations are clipped to ± this
+CLIP = np.float32(5)  # normalized observations are clipped to ±CLIP
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The number of all observations so far, and their sums and sums of squares, [2, O].
+    """The number of all observations so far (`count`), and their sums and sums of squares (`sums`, [2, O]).
 
     origin: The normalizer [2, O] from which `of_normalizer` computed the moments, otherwise None. It is kept, because a
         normalizer computed from the moments could differ in the last bit.
@@ -50,8 +51,8 @@ class Moments:
 
     @classmethod
     def of_normalizer(cls, normalizer: Float32, count: int) -> "Moments":
-        """Return the moments of `count` observations, from their normalizer [2, O]."""
-        # The inverse of `normalizer`: 1 / factor² is the variance, and the mean square is variance + mean².
+        """Return the moments of `count` observations, computed from their normalizer [2, O]."""
+        # The inverse of `normalizer()`: 1 / factor² is the variance, and the mean square is variance + mean².
         mean, factor = normalizer.astype(np.float64)
         return cls(count, np.stack([mean, 1 / (factor * factor) + mean * mean]) * count, normalizer)
 
@@ -91,7 +92,7 @@ class Moments:
 class NormalizationStructure(ctypes.Structure):
     """The C structure `normalization` of numerics/kernels/normalization.h. The caller keeps its arrays alive.
 
-    The kernel writes the normalized observations to `seen`.
+    size: O. seen: The array to which the kernel writes the normalized observations, which networks see.
     """
 
     _fields_ = (
@@ -110,7 +111,7 @@ class ObservationNormalizer:
         normalized: [B, O]. `normalize` writes to this C-contiguous array.
     """
 
-    def __init__(self, observations: Float32, backend: native.Backend) -> None:
+    def __init__(self, observations: Float32, backend: Backend) -> None:
         slots, O = observations.shape
         self._observations = observations
         self.normalized = np.zeros_like(observations)
@@ -144,7 +145,7 @@ class ObservationNormalizer:
         moments = self._moments[:n]
         wide = x.astype(np.float64)
         moments[:, 0] += wide
-        moments[:, 1] += wide * wide  # the squares are exact: 24 bits squared have at most 48
+        moments[:, 1] += wide * wide  # exact: a float32 has 24 bits, and its square at most 48
         # A result that overflows is infinite, and is clipped below.
         with np.errstate(over="ignore"):
             normalized = (x - normalizers[:, 0]) * normalizers[:, 1]
@@ -157,7 +158,7 @@ class ObservationNormalizer:
 
 @dataclass(eq=False)
 class Inference(ABC):
-    """The networks of B slots, with the fingerprints of their episodes and, if they normalize, with the moments."""
+    """The networks of B slots, with the fingerprints of the episodes and, with normalization, the moments."""
 
     observations: Float32
     """[B, O]. The caller writes observations here before a step begins, and leaves them unchanged until it ends."""
@@ -168,7 +169,7 @@ class Inference(ABC):
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64, normalizers: Float32) -> None:
         """Begin episodes in slots [k], with genomes [k, W], seeds [k], and normalizers [k, 2, O], where O may be 0."""
-        # Later episodes of the same genome load the same arrays, so a network of another package must not change them.
+        # Later episodes of a genome load the same arrays, so not even a network of another package may change them.
         self._batch.load(slots, read_only(weights), read_only(mask), seeds)
         self._hashes.begin(slots)
         if self._normalizer is not None:
@@ -201,68 +202,66 @@ class Inference(ABC):
         return self._batch.traces(slots)
 
 
-class _AddedBatch:
-    """A batch of another package (no `SlotArrays`). Its errors, and actions of a wrong shape, become InputErrors."""
+class _CheckedBatch:
+    """A batch of another package, with checks: its errors, and actions of a wrong shape, become InputErrors.
+
+    network: The name of the network, for the errors.
+    """
 
     def __init__(self, batch: Batch, action_size: int, network: str) -> None:
         self._batch = batch
         self._A = action_size
-        # `with self._failing(method)` turns any error into an InputError. The dict stands for the section [network].
-        self._failing = partial(NETWORKS.as_input_error, {"name": network})
+        # `with self._input_error(method)` turns any error into an InputError. The dict stands for the section
+        # [network].
+        self._input_error = partial(NETWORKS.as_input_error, {"name": network})
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
-        with self._failing("load"):
+        with self._input_error("load"):
             self._batch.load(slots, weights, mask, seeds)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        with self._failing("move"):
+        with self._input_error("move"):
             self._batch.move(sources, targets)
 
     def step(self, observations: Float32) -> Float32:
-        with self._failing("step"):
+        with self._input_error("step"):
             actions = np.asarray(self._batch.step(observations))
-            if actions.shape != (len(observations), self._A):  # NumPy would repeat a single action
+            if actions.shape != (len(observations), self._A):  # NumPy would repeat a single action for all slots
                 expected = f"actions of shape {[len(observations), self._A]}"
                 raise ValueError(f"expected {expected}, got {list(actions.shape)}")
-            if np.isnan(actions).any():  # a Discrete action would be the place of the NaN
+            if np.isnan(actions).any():  # `argmax`, which chooses a Discrete action, would choose the NaN
                 raise ValueError("expected numbers, got NaN")
         return actions
 
     def traces(self, slots: Slots) -> Float32:
-        with self._failing("traces"):
+        with self._input_error("traces"):
             return self._batch.traces(slots)
 
 
 class HostInference(Inference):
-    """The inference on the host. network: the name of the network, for errors."""
+    """The inference on the host. network: The name of the network, for errors."""
 
     _hashes: StepHashes
     _normalizer: ObservationNormalizer | None
 
     def __init__(
-        self,
-        batch: Batch,
-        observations: Float32,
-        action_size: int,
-        backend: native.Backend,
-        normalize: bool,
-        network: str,
+        self, batch: Batch, observations: Float32, action_size: int, backend: Backend, normalize: bool, network: str
     ) -> None:
         normalizer = ObservationNormalizer(observations, backend) if normalize else None
         self._seen = observations if normalizer is None else normalizer.normalized
         self._outputs = np.zeros((len(observations), action_size), np.float32)
-        # Built-in batches, which need no checks, inherit from `SlotArrays`.
-        checked = batch if isinstance(batch, SlotArrays) else _AddedBatch(batch, action_size, network)
-        # Fingerprints are of the observations as they come from the environments, before normalization.
+        # Built-in batches, which inherit from `SlotArrays`, need no checks.
+        checked = batch if isinstance(batch, SlotArrays) else _CheckedBatch(batch, action_size, network)
+        # The fingerprints are of the observations as environments give them, before normalization.
         super().__init__(observations, checked, StepHashes(observations, self._outputs, backend), normalizer)
-        # A batch that overrides `step` does more than its kernel, so the kernel alone cannot do a step.
+        # A batch that overrides `step` does more than its kernel. Otherwise call the kernel directly, which is faster.
         kernel = batch.kernel if isinstance(batch, SlotArrays) and type(batch).step is SlotArrays.step else None
         self._step: Callable[[int], None] = self._step_of_batch
         if isinstance(kernel, native.NativeStep):
             self._step = kernel.attach(self._seen, self._outputs)
 
     def begin(self, n: int) -> None:
-        """Do a step of the first n slots."""
+        """Make a step of the first n slots."""
         self._n = n
         if self._normalizer is not None:
             self._normalizer.normalize(n)
@@ -329,7 +328,7 @@ class DeviceInference(Inference):
 
 
 class _DeviceHashes:
-    """The fingerprints and step hashes of B slots."""
+    """The fingerprints and step hashes of B slots on a device. It has the methods of `StepHashes` except `update`."""
 
     def __init__(self, step: DeviceStep) -> None:
         arrays = step.arrays
@@ -350,7 +349,7 @@ class _DeviceHashes:
         )
 
     def begin(self, slots: Slots) -> None:
-        # Old step hashes need not be cleared: `of` returns only the steps of the new episode.
+        # The step hashes of the last episode need not be cleared: `of` returns only hashes of the new episode.
         self._states.clear(slots)
         self._steps.clear(slots)
 
@@ -359,14 +358,14 @@ class _DeviceHashes:
             columns.move(sources, targets)
 
     def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
-        kept = np.minimum(lengths, MAX_HASHED_STEPS)
+        num_hashes = np.minimum(lengths, MAX_HASHED_STEPS)
         # Copy only as many rows as the longest of these episodes has steps. A uint16 is the pair of bytes of a step.
-        pairs = self._hashes.take(slots, int(kept.max(initial=0)))
-        return self._states.take(slots), end_to_end(pairs, kept)
+        pairs = self._hashes.take(slots, int(num_hashes.max(initial=0)))
+        return self._states.take(slots), end_to_end(pairs, num_hashes)
 
 
 class _DeviceNormalizer:
-    """The normalizers of B slots, and the moments of their observations."""
+    """The normalizers of B slots, and the moments of their observations, on a device."""
 
     def __init__(self, step: DeviceStep) -> None:
         arrays = step.arrays

@@ -1,7 +1,8 @@
-"""Lets kernels play whole episodes of an exact task. This module has the interface, and plays on the host.
+"""Lets kernels play whole episodes of an exact task. This module has the interface `Play`, and `NativePlay`.
 
-A `Play` receives episodes in feeds, plays them in its slots, and returns their results. `NativePlay` plays on the host
-with rollouts/kernels/play.h, and `DevicePlay` (`device_play`) on a GPU.
+A `Play` receives many episodes at a time (a `Feed`), plays them in its slots, and returns their results (`Played`).
+`NativePlay` plays on the host with rollouts/kernels/play.h, and `DevicePlay` (`device_play`) on a GPU. `exact_rollout`
+has the rollouts that use them.
 """
 
 import ctypes
@@ -19,7 +20,7 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 BITS_OF_EPISODES = 32
-"""The bits of the episode number in a key. A feed has a key for each episode: genome · 2³² + episode."""
+"""The number of bits of the episode number in a key. The key of an episode is genome id · 2³² + episode number."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class Feed:
     Attributes:
         columns: The contents of a slot when an episode begins: [C, rows] for each column in `SlotArrays.held`, or None
             for zeros.
-        genomes: [n], the number of each episode's genome.
+        genomes: [n], the number of each episode's genome in `columns` and `mask`.
         seeds: [n], the seeds of the environments.
-        keys: [n], the keys of the episodes in the results.
+        keys: [n], the keys of the episodes, see `BITS_OF_EPISODES`.
         normalizers: [n, 2, O]; O = 0 if observations are not normalized.
-        mask: [C, T], the connections with traces to be returned; T = 0 for no traces.
+        mask: [C, T], True for the connections whose traces the results need; T = 0 if they need none.
         parameters: [n, D], the parameters of the task in each episode.
     """
 
@@ -48,12 +49,12 @@ class Feed:
     def contiguous(self) -> "Feed":
         """Return the same feed in contiguous arrays, as kernels need them."""
         columns = [None if values is None else np.ascontiguousarray(values, np.float32) for values in self.columns]
-        others = {name: np.ascontiguousarray(getattr(self, name)) for name in _FED}
+        others = {name: np.ascontiguousarray(getattr(self, name)) for name in _FEED_ARRAYS}
         return Feed(tuple(columns), **others)
 
 
 class Played(NamedTuple):
-    """The results of N episodes that have ended: their keys in the feed, and quantities of `EpisodeResults`."""
+    """The results of N episodes that have ended: their keys, and quantities of `EpisodeResults`."""
 
     keys: Int64
     returns: Float64
@@ -98,7 +99,7 @@ class Play(Protocol):
     def run(self, steps: int, more: bool) -> int:
         """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes.
 
-        more: Whether more episodes wait for a feed. The call may then return as soon as a slot is free.
+        more: Whether episodes wait for the next feed. Then the call may return as soon as a slot is free.
         """
 
     def take(self, best_of: int) -> Played:
@@ -115,7 +116,7 @@ class InitialColumns(ctypes.Structure):
 
 
 def fields_of_type(kind: type[Any], names: str) -> tuple[tuple[str, type[Any]], ...]:
-    """Return fields of a C structure that have the same type, by their names."""
+    """Return fields of a C structure that all have the type `kind`. names: Separated by spaces."""
     return tuple((name, kind) for name in names.split())
 
 
@@ -141,9 +142,9 @@ class _Structure(ctypes.Structure):
     )
 
 
-_FED = ("genomes", "seeds", "keys", "normalizers", "mask", "parameters")
-"""The arrays of a `Feed` except `columns`; the fields of the structure have the same names."""
-# The arrays of slots, which `give` copies.
+_FEED_ARRAYS = ("genomes", "seeds", "keys", "normalizers", "mask", "parameters")
+"""The arrays of a `Feed` except `columns`. The C structure has fields of the same names."""
+# The buffers with state of slots, which `give` copies.
 _BY_SLOT = ("slot_masks", "slot_keys", "returns", "step_hashes")  # [slots, …]
 _BY_TILE = ("prints", "slot_normalizers", "moments")  # [tiles, rows, lanes]
 
@@ -162,7 +163,7 @@ class NativePlay:
     def __init__(self, task: AnyTask, slots: int, batch: SlotArrays, feed_size: int, normalize: bool) -> None:
         assert isinstance(batch.kernel, native.NativeStep)
         self.task, self.batch, self.feed_size = task, batch, feed_size
-        O, A = task.observation_size, task.action_size
+        O = task.observation_size
         traces = batch.kept_traces
         num_traces = self._num_traces = 0 if traces is None else traces.rows
         self.slots = slots
@@ -170,16 +171,16 @@ class NativePlay:
         held = [InitialColumns(columns.address, columns.rows) for columns in batch.held]
         self._columns = (InitialColumns * len(held))(*held)  # an array of C
         # The structure below has only addresses; this attribute and `batch` keep the arrays alive.
-        self._coefficients = coefficients(max(O, A))
-        self._fed: Feed | None = None
-        room = min(task.step_limit, MAX_HASHED_STEPS)
+        self._coefficients = coefficients(max(O, task.action_size))
+        self._last_feed: Feed | None = None
+        max_hashes = min(task.step_limit, MAX_HASHED_STEPS)  # of an episode
         lanes = native.lanes()
         tiles = slots // lanes
         self._structure = _Structure(
             **batch.kernel.addresses,
             **self._environments.addresses,
             coefficients=self._coefficients.ctypes.data,
-            room=room,
+            room=max_hashes,
             normalize=normalize,
             tiles=tiles,
             num_columns=len(batch.held),
@@ -188,22 +189,24 @@ class NativePlay:
         )
         # The caller takes all results before it adds a feed. So before the next `take`, at most the episodes of a feed
         # and the episodes in the slots can end.
-        n, normalized = feed_size + slots, O if normalize else 0
+        n = feed_size + slots
+        normalizer_size = O if normalize else 0
+        # The arrays of the slots and of the results, by field of the structure.
         self._buffers: dict[str, NDArray[Any]] = {
             "live": self._environments.active,
             "slot_masks": np.zeros((slots, num_traces), np.bool_),
             "slot_keys": np.zeros(slots, np.int64),
             "returns": np.zeros(slots),
             "prints": np.zeros((tiles, 2, lanes), np.uint64),
-            "step_hashes": np.zeros((slots, room, 2), np.uint8),
-            "slot_normalizers": np.zeros((tiles, 2 * normalized, lanes), np.float32),
-            "moments": np.zeros((tiles, 2 * normalized, lanes)),
+            "step_hashes": np.zeros((slots, max_hashes, 2), np.uint8),
+            "slot_normalizers": np.zeros((tiles, 2 * normalizer_size, lanes), np.float32),
+            "moments": np.zeros((tiles, 2 * normalizer_size, lanes)),
             "result_keys": np.zeros(n, np.int64),
             "result_returns": np.zeros(n),
             "result_lengths": np.zeros(n, np.int32),
             "result_prints": np.zeros((n, 2), np.uint64),
-            "result_hashes": np.zeros((n * room, 2), np.uint8),
-            "result_moments": np.zeros((n, 2, normalized)),
+            "result_hashes": np.zeros((n * max_hashes, 2), np.uint8),
+            "result_moments": np.zeros((n, 2, normalizer_size)),
             "result_traces": np.zeros((n, num_traces), np.int64),
         }
         self._set(**{name: array.ctypes.data for name, array in self._buffers.items()})
@@ -231,18 +234,18 @@ class NativePlay:
 
     def feed(self, feed: Feed) -> None:
         """Add the episodes of a feed; only if `ready`."""
-        # The kernel gets only addresses, so this attribute keeps the arrays alive.
-        self._fed = fed = feed.contiguous()
-        for column, values in zip(self._columns, fed.columns, strict=True):
+        # The kernel gets only addresses, so the attribute keeps the arrays alive.
+        self._last_feed = feed = feed.contiguous()
+        for column, values in zip(self._columns, feed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
             # Factors (`FactoredGenomes`) may take fewer rows than the weights that they replace.
             column.rows = column.rows if values is None else values.shape[1]
         self._set(
             next=0,
-            fed=len(fed.seeds),
-            num_traces=self._num_traces if fed.mask.shape[1] else 0,
-            num_parameters=fed.parameters.shape[1],
-            **{name: vars(fed)[name].ctypes.data for name in _FED},
+            fed=len(feed.seeds),
+            num_traces=self._num_traces if feed.mask.shape[1] else 0,
+            num_parameters=feed.parameters.shape[1],
+            **{name: vars(feed)[name].ctypes.data for name in _FEED_ARRAYS},
         )
 
     def run(self, steps: int, more: bool) -> int:
@@ -257,70 +260,72 @@ class NativePlay:
         """Return the results of the episodes that ended since the last call. best_of: see `may_be_best`."""
         n, num_hashes, buffers = self._structure.over, self._structure.hashed, self._buffers
         self._set(over=0, hashed=0)
-        # The results are copied, since the next call overwrites these arrays. Most step hashes are not wanted.
+        # Copy the results, since the next call of `run` overwrites these arrays. Most step hashes are not needed.
         names = "keys", "returns", "lengths", "prints", "moments"
         keys, returns, lengths, prints, moments = (buffers[f"result_{name}"][:n].copy() for name in names)
-        wanted = may_be_best(keys, returns, best_of)
-        hashes = _hashes_of(wanted, lengths, buffers["result_hashes"][:num_hashes])
+        hashed = may_be_best(keys, returns, best_of)
+        hashes = _hashes_of(hashed, lengths, buffers["result_hashes"][:num_hashes])
         traces = buffers["result_traces"][:n, : self._structure.num_traces].copy()
-        return Played(keys, returns, lengths, prints, wanted, hashes, moments, traces)
+        return Played(keys, returns, lengths, prints, hashed, hashes, moments, traces)
 
     def give(self, other: "NativePlay", count: int) -> int:
-        """Continue `count` of the running episodes in the free slots of another play of the same task and network.
+        """Move `count` of the running episodes to free slots of another play of the same task and network.
 
         Return the number of steps that these episodes have made.
         """
         sources = np.flatnonzero(self._buffers["live"])[-count:]
         targets = np.flatnonzero(~other._buffers["live"])[:count]
-        # The state of a slot has three parts: of the network, of the environment, and the arrays of this object.
+        # Copy the state of the network, of the environment, and of the slots in the buffers of this object.
         self.batch.give(other.batch, sources, targets)
         self._environments.move(sources, targets, other._environments)
         lanes = native.lanes()
         (tile, lane), (to_tile, to_lane) = np.divmod(sources, lanes), np.divmod(targets, lanes)
-        for name, array in self._buffers.items():
-            if name in _BY_TILE:
-                other._buffers[name][to_tile, :, to_lane] = array[tile, :, lane]
-            elif name in _BY_SLOT:
-                other._buffers[name][targets] = array[sources]
+        for name in _BY_TILE:
+            other._buffers[name][to_tile, :, to_lane] = self._buffers[name][tile, :, lane]
+        for name in _BY_SLOT:
+            other._buffers[name][targets] = self._buffers[name][sources]
         other._set(num_traces=self._structure.num_traces)
-        # Last, so that an error before this line leaves every episode in one place.
+        # Change the live slots last: after an error before this line, no episode is lost or played twice.
         other._buffers["live"][targets] = True
         self._buffers["live"][sources] = False
+        # `episode` returns the seed and the number of steps.
         return sum(self._environments.episode(slot)[1] for slot in sources.tolist())
 
     def clear(self) -> None:
         """Drop all episodes."""
         self._set(next=0, fed=0, over=0, hashed=0)
         self._buffers["live"][:] = False
-        self._fed = None
+        self._last_feed = None
 
     def _set(self, **values: int) -> None:
+        """Set fields of the C structure."""
         for name, value in values.items():
             setattr(self._structure, name, value)
 
 
 def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
-    """Return [N]: whether the genome of an episode may have the best mean return of the whole population.
+    """Return [N]: whether the results need the step hashes of each episode, see `EpisodeBatch.best_of`.
 
-    The first of several genomes with equal means counts as best, as in `strategies.ranking`.
+    They do if its genome may have the best mean return of the whole population. The first of several genomes with equal
+    means counts as best, as in `strategies.ranking`.
 
     Args:
-        keys: [N], genome · 2³² + episode.
+        keys: [N], genome id · 2³² + episode number.
         returns: [N].
-        best_of: The number of episodes of each genome; 0 if the step hashes of all genomes are wanted.
+        best_of: The number of episodes of each genome; 0 if the results need the step hashes of all genomes.
     """
     needed = np.ones(len(keys), np.bool_)
-    # `argmax` below would take a NaN for the largest mean.
+    # `argmax` below would return the place of a NaN.
     if not best_of or np.isnan(returns).any():
         return needed
     order = np.argsort(keys)
     genomes = keys[order] >> BITS_OF_EPISODES
-    # Only a genome with all of its episodes here has a known mean. Sorted by key, its episodes are adjacent.
-    # A genome is complete if the episode `best_of` - 1 places after its first one is its own, too.
+    # A genome is complete if all its episodes are here. Only then its mean is known. Sorted by key, its episodes are
+    # adjacent: the episode `best_of` - 1 places after the first one is its own, too.
     lasts = genomes[best_of - 1 :]  # empty if there are fewer than `best_of` episodes
     firsts = np.flatnonzero(lasts == genomes[: len(lasts)])
     if len(firsts):
-        # [complete genomes, best_of]: places in `keys`. Of these genomes, only the best can be the best of all.
+        # [complete genomes, best_of]: indices in `keys`. Of these genomes, only the best can be the best of all.
         places = order[firsts[:, None] + np.arange(best_of)]
         best = int(np.argmax(ordered_sum(returns[places]) / best_of))
         needed[places] = False
@@ -328,12 +333,13 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
     return needed
 
 
-def _hashes_of(wanted: Bool, lengths: Int32, hashes: UInt8) -> UInt8:
-    """Return a copy of the step hashes of the wanted episodes, end to end. hashes: [L, 2], of all N episodes."""
-    if wanted.all():
+def _hashes_of(needed: Bool, lengths: Int32, hashes: UInt8) -> UInt8:
+    """Return a copy of the step hashes of the needed episodes, end to end. hashes: [L, 2], of all N episodes."""
+    if needed.all():
         return hashes.copy()
-    kept = np.minimum(lengths, MAX_HASHED_STEPS)
-    ends = np.cumsum(kept, dtype=np.int64)
-    spans = zip((ends - kept)[wanted].tolist(), ends[wanted].tolist(), strict=True)
-    # The empty part is for the case that no hash is wanted: `concatenate` needs an array.
-    return np.concatenate([hashes[:0], *(hashes[start:end] for start, end in spans)])
+    num_hashes = np.minimum(lengths, MAX_HASHED_STEPS)
+    ends = np.cumsum(num_hashes, dtype=np.int64)
+    begins = ends - num_hashes
+    ranges = zip(begins[needed].tolist(), ends[needed].tolist(), strict=True)
+    # `concatenate` needs an array, so begin with an empty one, even if no episode is needed.
+    return np.concatenate([hashes[:0], *(hashes[begin:end] for begin, end in ranges)])

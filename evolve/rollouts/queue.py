@@ -1,4 +1,7 @@
-"""The queue of episodes that wait for a free slot. It generates their genomes, a window of genomes at a time."""
+"""The queue of episodes that wait for a free slot. It generates their genomes, a window of genomes at a time.
+
+A rollout appends each `EpisodeBatch` to its `EpisodeQueue`, and takes `EpisodesToBegin` whenever slots are free.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -18,8 +21,11 @@ from evolve.shapes import Bool, Float32, Int32, Int64
 WINDOW_BYTES = 2**24
 """The size of a window in bytes. A larger genome has a window of its own."""
 LARGEST_WINDOW = 2**28
-"""The size in bytes to which a window may grow for a feed: the episodes that one call of a kernel plays on a device."""
-_NOTHING_DESCRIBED = {"described": np.zeros(0, np.int32), **vars(no_descriptions(0))}
+"""The size in bytes to which a window may grow, to hold the genomes of a feed: the episodes that a device gets at once.
+"""
+Described = dict[str, NDArray[Any]]
+"""Ids and descriptions of genomes, as fields of `EpisodeResults`."""
+_NOTHING_DESCRIBED: Described = {"described": np.zeros(0, np.int32), **vars(no_descriptions(0))}
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class EpisodesToBegin:
     numbers: [k], the number of each episode's genome among these genomes.
     seeds: [k], the seeds of the environments.
     normalizers: [k, 2, O], the normalizer of each episode's observations.
-    genome_ids: [k], the number of each episode's genome in the results.
+    genome_ids: [k], the genome id of each episode, see `EpisodeBatch`.
     episodes: [k], the number of each episode among the episodes of its genome.
     traces, best_of: See `EpisodeBatch`.
     """
@@ -48,7 +54,7 @@ class EpisodesToBegin:
         return len(self.seeds)
 
     def genome_of_each(self) -> Genomes:
-        """Return the genome of each episode, k genomes. They are views if each episode has its own genome."""
+        """Return k genomes, one for each episode. They are no copies if each episode has its own genome."""
         k = len(self)
         if len(self.genomes) == k and (k == 1 or np.array_equal(self.numbers, np.arange(k))):
             return self.genomes
@@ -63,31 +69,31 @@ class EpisodeQueue:
 
     def __init__(self, shared_with: "EpisodeQueue | None" = None) -> None:
         self.generating: Callable[[], AbstractContextManager[object]] = nullcontext
-        """Returns a context manager; genomes are generated within it."""
+        """Returns a context manager in which genomes are generated. It can pause a watchdog, as this may take long."""
         self._waiting: _WaitingBatches = _WaitingBatches() if shared_with is None else shared_with._waiting
-        self._feed = 1  # episodes, see `fill_feeds`
+        self._feed_size = 1  # in episodes, see `fill_feeds`
         # With several threads, another thread will probably play the next genomes, so do not generate them ahead.
         self._ahead = shared_with is None
         if shared_with is not None:
             shared_with._ahead = False
         self._window: GenomeWindow | None = None  # over the genomes of the batch of the last `take`
-        self._described: list[dict[str, NDArray[Any]]] = []
+        self._described: list[Described] = []
 
     def __len__(self) -> int:
         return self._waiting.episodes
 
     def fill_feeds(self, episodes: int) -> None:
-        """Generate all genomes of a device's feed together, but no others, because the device waits meanwhile.
+        """Let each `take` generate the genomes of a device's feed, and no others, because the device waits meanwhile.
 
-        episodes: The number of episodes in a feed.
+        episodes: The largest number of episodes in a feed.
         """
-        self._feed, self._ahead = episodes, False
+        self._feed_size, self._ahead = episodes, False
 
     def append(self, batch: EpisodeBatch) -> None:
         """Append the episodes of a batch."""
         to_describe = np.zeros(len(batch.genomes), np.bool_)
         if batch.describe:
-            to_describe[batch.rows[batch.episodes == 0]] = True
+            to_describe[batch.rows[batch.episodes == 0]] = True  # the genomes whose episode 0 is in this batch
         waiting = WaitingBatch(batch, batch.environment_seeds(), to_describe)
         with self._waiting.lock:
             self._waiting.batches.append(waiting)
@@ -102,9 +108,9 @@ class EpisodeQueue:
             batch = waiting.batch
             # A window belongs to one batch, so another batch needs another window.
             if self._window is None or self._window.waiting is not waiting:
-                self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock, self._described, self._feed)
+                self._window = GenomeWindow(waiting, self._ahead, self._waiting.lock, self._described, self._feed_size)
             # Only episodes with genomes in one window begin together, so few genomes are in memory at a time.
-            count = self._window.reach(batch.rows[waiting.begun : waiting.begun + limit])
+            count = self._window.count_leading(batch.rows[waiting.begun : waiting.begun + limit])
             part = slice(waiting.begun, waiting.begun + count)
             waiting.begun = part.stop
             self._waiting.episodes -= count
@@ -124,8 +130,8 @@ class EpisodeQueue:
             best_of=batch.best_of,
         )
 
-    def take_descriptions(self) -> dict[str, NDArray[Any]]:
-        """Return the genomes that were described since the last call, as fields of `EpisodeResults`."""
+    def take_descriptions(self) -> Described:
+        """Return the descriptions of the genomes that were described since the last call."""
         parts = self._described or [_NOTHING_DESCRIBED]
         joined = {name: np.concatenate([part[name] for part in parts]) for name in _NOTHING_DESCRIBED}
         self._described.clear()
@@ -147,72 +153,75 @@ class GenomeWindow:
         waiting: The batch of the genomes.
         ahead: Whether `take` also generates the next genomes, until the window is full.
         lock: Protects the batch from other threads.
-        described: A list to which the window appends descriptions of genomes, as fields of `EpisodeResults`.
-        feed: The number of episodes in a device's feed. The window holds all their genomes, up to `LARGEST_WINDOW`.
+        described: A list to which the window appends descriptions of genomes.
+        feed_size: The largest number of episodes in a device's feed; 1 on the host. The window holds the genomes of a
+            whole feed, up to `LARGEST_WINDOW`.
     """
 
     def __init__(
-        self, waiting: "WaitingBatch", ahead: bool, lock: Lock, described: list[dict[str, NDArray[Any]]], feed: int = 1
+        self, waiting: "WaitingBatch", ahead: bool, lock: Lock, described: list[Described], feed_size: int = 1
     ) -> None:
         self.waiting = waiting
         self._source = source = waiting.batch.genomes
         self._ahead = ahead
         self._lock = lock
         genome_bytes = max(1, 5 * source.num_weights)  # 4 bytes for the value of a weight, and 1 for the mask
-        self._at_once = max(1, WINDOW_BYTES // genome_bytes, min(feed, LARGEST_WINDOW // genome_bytes))
-        self._feed = feed
-        self._first = 0
-        self._held: Genomes | None = None
+        self._capacity = max(1, WINDOW_BYTES // genome_bytes, min(feed_size, LARGEST_WINDOW // genome_bytes))
+        self._feed_size = feed_size
+        self._first = 0  # the index of the first genome in memory
+        self._in_memory: Genomes | None = None
         self._described = described
 
-    def reach(self, rows: Int32) -> int:
+    def count_leading(self, rows: Int32) -> int:
         """Return the number of leading rows of `rows` [n] that have their genomes in one window, at least 1.
 
-        If the window in memory has the genome of the first row, the function counts the rows of this window. Otherwise
-        it counts the rows of a new window. For a device, it counts the rows of the window that reaches further.
+        rows: The index of the genome of each of the next episodes. If the genome of the first row is in memory, its
+            window counts, otherwise a new window that begins with this genome. For a device, the window that ends later
+            counts.
         """
         if len(rows) == 1:
             return 1
         first = int(rows[0])
-        stop = self._first + (0 if self._held is None else len(self._held))
+        stop = self._first + (0 if self._in_memory is None else len(self._in_memory))
         if not self._first <= first < stop:
-            stop = first + self._at_once
-        elif self._feed > 1:
-            stop = max(stop, first + self._at_once)
-        beyond = (rows < first) | (rows >= stop)
-        return int(beyond.argmax()) if beyond.any() else len(rows)
+            stop = first + self._capacity
+        elif self._feed_size > 1:
+            stop = max(stop, first + self._capacity)
+        is_outside = (rows < first) | (rows >= stop)
+        return int(is_outside.argmax()) if is_outside.any() else len(rows)
 
     def take(
         self, rows: Int64, generating: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> tuple[Genomes, Int64]:
         """Return the genomes of rows [n], at most n genomes, and the number [n] of each row's genome among them.
 
-        generating: returns a context manager; genomes are generated within it.
+        generating: See `EpisodeQueue`.
         """
-        first, last = int(rows.min()), int(rows.max())
-        if self._held is None or first < self._first or last >= self._first + len(self._held):
-            stop = max(last + 1, first + self._at_once) if self._ahead else last + 1
-            self._held = self._generate(slice(first, min(stop, len(self._source))), generating)
+        first, stop = int(rows.min()), int(rows.max()) + 1
+        if self._in_memory is None or first < self._first or stop > self._first + len(self._in_memory):
+            window_stop = max(stop, first + self._capacity) if self._ahead else stop
+            self._in_memory = self._generate(slice(first, min(window_stop, len(self._source))), generating)
             self._first = first
-        if last + 1 - first > len(rows):  # some genomes between the first and the last are not wanted
-            return self._held.take(rows - self._first), np.arange(len(rows))
-        return self._held.take(slice(first - self._first, last + 1 - self._first)), rows - first
+        if stop - first > len(rows):  # some genomes between the first and the last have no row: copy the others
+            return self._in_memory.take(rows - self._first), np.arange(len(rows))
+        return self._in_memory.take(slice(first - self._first, stop - self._first)), rows - first
 
     def _generate(self, rows: slice, generating: Callable[[], AbstractContextManager[object]]) -> Genomes:
-        """Return the genomes of a contiguous range of rows, and describe those that the batch wants described."""
+        """Return the genomes of a contiguous range of rows. Also describe the genomes that must be described."""
         with generating():
             source = self._source
             # A slice of genomes in memory gives views. Other sources take only numbers of genomes.
-            made = source.take(rows) if isinstance(source, Genomes) else source.take(np.arange(rows.start, rows.stop))
+            numbers = np.arange(rows.start, rows.stop)
+            genomes = source.take(rows) if isinstance(source, Genomes) else source.take(numbers)
             # Several threads may generate the same genome, but only one of them describes it.
             with self._lock:
                 places = np.flatnonzero(self.waiting.to_describe[rows])
                 self.waiting.to_describe[rows] = False
             if len(places):
-                wanted = made if len(places) == len(made) else made.take(places)
+                described = genomes if len(places) == len(genomes) else genomes.take(places)
                 ids = self.waiting.batch.genome_ids[rows.start + places]
-                self._described.append({"described": ids, **vars(describe(wanted))})
-        return made
+                self._described.append({"described": ids, **vars(describe(described))})
+        return genomes
 
 
 @dataclass
@@ -220,8 +229,8 @@ class WaitingBatch:
     """A batch whose episodes have not all begun.
 
     seeds: [N], the seeds of the environments.
-    to_describe: [C], whether a genome is to be described when it is generated.
-    begun: The number of episodes that have begun.
+    to_describe: [C], whether a genome must still be described.
+    begun: The number of episodes that have begun. They are the first ones of the batch.
     """
 
     batch: EpisodeBatch

@@ -1,4 +1,8 @@
-"""Collects the results of episodes, which arrive in any order, in tables of candidates × episodes."""
+"""Collects the results of episodes, which arrive in any order, in tables of candidates × episodes.
+
+`PopulationResults.add` takes `EpisodeResults`. The strategy and the run file then read the tables. The functions above
+the class compute metrics and traces from results.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,13 +22,13 @@ from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 
 def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the metrics of episodes by name. Each array has the shape […] of the episodes, such as [N].
+    """Return the metrics of episodes by name. Each array has the shape […] of the episodes: [N], or [P, E].
 
-    Environments report some metrics. The others, such as "mean_observation_3", are means of an observation. These means
-    are NaN in an episode without steps, or with a return of NaN.
+    Environments report some metrics. The others, such as "mean_observation_3", are the mean of one number of the
+    observation, over the steps. It is NaN in an episode without steps, or with a return of NaN.
 
     Args:
-        quantities: The quantities that `EpisodeResults` declares, by name. Their first axes are […], the episodes.
+        quantities: The quantities that `EpisodeResults` declares, by name. Their first axes are […].
         names: The names of the metrics.
     """
     # Row 0 of the moments has the sums of the observations, and row 1 the sums of squares.
@@ -41,8 +45,8 @@ def metrics_of(quantities: Mapping[str, NDArray[Any]], names: Sequence[str]) -> 
 
 
 TRACE_UNIT = 2.0**-20
-"""The unit in which Hebbian traces are summed as integers. Integers have the same sum in any order."""
-_TRACE_LIMIT = np.float32(2.0**43)  # 2⁶³ units
+"""The unit of Hebbian traces as integers. Integers have the same sum in any order."""
+_TRACE_LIMIT = np.float32(2.0**43)  # 2⁶³ units, which int64 cannot hold
 
 
 def quantize_traces(traces: Float32) -> Int64:
@@ -52,8 +56,8 @@ def quantize_traces(traces: Float32) -> Int64:
 
 
 def sum_traces(results: EpisodeResults) -> EpisodeResults:
-    """Add up the rows of `traces` with the same genome in `traced`. Return results in which `traced` ascends."""
-    if (results.traced[1:] > results.traced[:-1]).all():  # ascending, without repetitions
+    """Return results with one row of `traces` for each genome in `traced`, the sum of its rows. `traced` ascends."""
+    if (results.traced[1:] > results.traced[:-1]).all():  # each genome has one row already
         return results
     order = np.argsort(results.traced, kind="stable")  # makes the rows of one genome adjacent
     genomes, starts = np.unique(results.traced[order], return_index=True)
@@ -64,8 +68,9 @@ def sum_traces(results: EpisodeResults) -> EpisodeResults:
 
 
 def genomes_of_traces(genomes: Int32, mode: str) -> Int32:
-    """Return the genome to which each episode's row of traces belongs. genomes: [N], of the episodes.
+    """Return `EpisodeResults.traced` for N episodes with one row of traces each.
 
+    genomes: [N], the genome of each episode.
     mode: `EpisodeBatch.traces`. For "mean" all rows belong to genome 0, so that `PopulationResults` sums them. For
         "none" there are no rows.
     """
@@ -88,16 +93,15 @@ class CollectedHashes:
     def __init__(self, shape: tuple[int, int]) -> None:
         self._parts: list[UInt8] = []
         # The number of each episode's part, and the row of the part at which the hashes of the episode begin.
-        self._part = np.zeros(shape, np.int32)
-        self._begin = np.zeros(shape, np.int64)
+        self._part_numbers = np.zeros(shape, np.int32)
+        self._begins = np.zeros(shape, np.int64)
 
     def add(self, results: EpisodeResults, at: Int64) -> None:
         """Add the step hashes of N episodes. at: [N], the index of each episode in the flattened table [P, E]."""
-        # The number of each episode's rows: 0 if its hashes were left out.
-        rows = np.minimum(results.lengths, MAX_HASHED_STEPS) * results.hashed
-        self._part.reshape(-1)[at] = np.where(results.hashed, len(self._parts), _NO_PART)
+        num_rows = np.minimum(results.lengths, MAX_HASHED_STEPS) * results.hashed  # 0 if the hashes were left out
+        self._part_numbers.reshape(-1)[at] = np.where(results.hashed, len(self._parts), _NO_PART)
         # The hashes lie end to end, so an episode begins where the hashes of earlier episodes end.
-        self._begin.reshape(-1)[at] = np.cumsum(rows, dtype=np.int64) - rows
+        self._begins.reshape(-1)[at] = np.cumsum(num_rows, dtype=np.int64) - num_rows
         # A view into a message would keep the whole message in memory.
         is_view = results.step_hashes.base is not None
         self._parts.append(results.step_hashes.copy() if is_view else results.step_hashes)
@@ -107,7 +111,7 @@ class CollectedHashes:
 
         Raises ValueError if the rank that played the episode left out its hashes (`EpisodeBatch.best_of`).
         """
-        number, begin = int(self._part[candidate, episode]), int(self._begin[candidate, episode])
+        number, begin = int(self._part_numbers[candidate, episode]), int(self._begins[candidate, episode])
         if number == _NO_PART:
             raise ValueError(f"candidate {candidate}, episode {episode}: the step hashes were left out")
         return self._parts[number][begin : begin + min(length, MAX_HASHED_STEPS)]
@@ -120,7 +124,7 @@ class PopulationResults:
         population: P.
         episodes: E, the largest number of episodes of a candidate.
         num_traces: T.
-        traces: The traces to keep: "each" (a row per candidate), "mean" (the sum over all) or "none".
+        traces: The traces to keep: "each" (a row for each candidate), "mean" (one row for all) or "none".
 
     Attributes:
         quantities: An array [P, E, …] for each quantity that `EpisodeResults` declares, by its name.
@@ -159,7 +163,7 @@ class PopulationResults:
         if self.trace_sums.size:
             summed = sum_traces(results)
             self.trace_sums[summed.traced] += summed.traces
-            vars(self).pop("traces", None)  # computed from the former sums
+            vars(self).pop("traces", None)  # the cached property was computed from the earlier sums
         if len(results.described):
             self._described[results.described] = True
             for name, descriptions in vars(self._descriptions).items():
@@ -170,7 +174,7 @@ class PopulationResults:
 
         observation_size: O of the moments. num_metrics: M.
         """
-        # The letters are explained at `EpisodeResults`. There are no step hashes (L), traces (K) and descriptions (D).
+        # `EpisodeResults` explains the letters. There are no step hashes (L), traces (K) and descriptions (D).
         T = self.trace_sums.shape[1]
         sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": T, "M": num_metrics}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
@@ -210,13 +214,12 @@ class PopulationResults:
     def traces(self) -> Float32:
         """[P, T], the mean traces of each candidate over its episodes; a failed episode has zeros.
 
-        It is [1, T], the mean over all episodes, if workers returned only the sum over all candidates, and [0, 0] if no
-        traces are kept.
+        With traces "mean" it is [1, T], the mean over all episodes; with "none" it is [0, 0].
         """
-        counts = np.count_nonzero(self.played, axis=1)
+        counts = np.count_nonzero(self.played, axis=1)  # of the episodes that each row sums
         if len(self.trace_sums) != len(counts):
             counts = np.array([np.count_nonzero(self.played)])
-        # If no traces are kept, there are no rows, and the slice is empty.
+        # With "none" there are no rows, and the slice is empty.
         scale = TRACE_UNIT / np.maximum(counts, 1)[: len(self.trace_sums), None]
         return (self.trace_sums.astype(np.float64) * scale).astype(np.float32)
 
@@ -227,9 +230,9 @@ class PopulationResults:
 
     @property
     def mean_traces(self) -> Float64:
-        """[T]: each candidate's mean over its episodes (0 if it has no episodes), averaged over all candidates.
+        """[T], the traces averaged over each candidate's episodes (0 if it has none), and then over all candidates.
 
-        Raises ValueError if candidates played different numbers of episodes, as in a race, and only a sum is known.
+        Raises ValueError if candidates played different numbers of episodes, as in a race, and traces are not "each".
         """
         # If all candidates played equally many episodes, the mean of the means is the mean over all episodes.
         counts = np.count_nonzero(self.played, axis=1)
@@ -241,7 +244,7 @@ class PopulationResults:
         return self.trace_sums.sum(axis=0) * (TRACE_UNIT / max(int(counts.sum()), 1))
 
     def trace_fingerprints(self) -> UInt64:
-        """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 if workers did not return these traces."""
+        """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 unless traces are "each"."""
         if len(self.traces) != len(self.played):
             return np.zeros(len(self.played), np.uint64)
         return fold_present(self.traces, np.ones(self.traces.shape, np.bool_))

@@ -1,4 +1,8 @@
-"""A `Rollout` plays episodes side by side in B slots, and a `FailureDetector` finds the episodes that fail."""
+"""A `Rollout` plays episodes side by side in B slots, and a `FailureDetector` finds the episodes that fail.
+
+The caller submits `EpisodeBatch`es, and calls `tick` until no episode is pending. In a tick, networks act in all slots
+(`inference`), environments take a step (`Engine`), and slots whose episodes have ended get episodes from the `queue`.
+"""
 
 import math
 import sys
@@ -16,8 +20,8 @@ from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import genomes_of_traces, quantize_traces
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
-_LARGEST_REWARD = 1e100  # so no return, mean or variance overflows
-_FEW = 64  # numbers, which Python adds faster than NumPy checks them
+_LARGEST_REWARD = 1e100  # so that no return, mean or variance overflows
+_FEW = 64  # Python adds so few numbers faster than NumPy checks them
 
 
 class FailureDetector:
@@ -36,7 +40,7 @@ class FailureDetector:
         self.clock = 0.0
         """The seconds that count for the time limit, without the generation of genomes and most of a long pause."""
         self._advanced_at = time.perf_counter()
-        self._begun_at = np.zeros(len(observations))
+        self._begun_at = np.zeros(len(observations))  # by `clock`
         # The earliest time on `clock` at which an episode may exceed its time limit.
         self._deadline = math.inf
 
@@ -51,14 +55,14 @@ class FailureDetector:
         self._begun_at[targets] = self._begun_at[sources]
 
     def advance(self, now: float) -> None:
-        """Advance the clock of episodes to `now`, in seconds of `time.perf_counter`."""
+        """Advance `clock` to `now`, in seconds of `time.perf_counter`."""
         # At most a tenth of the limit at once, so that one long pause does not end all episodes. The process may have
         # been suspended, or one episode may have hung.
         self.clock += min(now - self._advanced_at, self._max_episode_seconds / 10)
         self._advanced_at = now
 
     def resume(self, now: float) -> None:
-        """Continue the clock of episodes from `now`, without the time in which genomes were generated."""
+        """Continue `clock` at `now`, so that the time since the last `advance` does not count."""
         self._advanced_at = now
 
     def after_reset(self, slots: Slots) -> None:
@@ -68,7 +72,7 @@ class FailureDetector:
                 self._check_observation(slot)
 
     def after_step(self, live: Slots, span: int, rewards: Float64) -> None:
-        """Check the observations and rewards [k] of live slots [k], and the time. span: the last slot plus 1."""
+        """Check the observations and rewards [k] of live slots [k], and the time. span: The last live slot plus 1."""
         # One test of all numbers is fast. Only if it fails, look at the slots one by one.
         observations = self._observations[:span]
         if observations.size <= _FEW:
@@ -91,16 +95,16 @@ class FailureDetector:
         """Report an observation with a NaN or an infinity, and replace it by zeros."""
         invalid = np.flatnonzero(~np.isfinite(self._observations[slot]))
         if len(invalid):
-            which = f"observation: expected finite numbers, got {self._observations[slot, invalid[0]]}"
-            self._engine.faults.setdefault(slot, f"{which} at position {invalid[0]} of {self._observations.shape[1]}")
+            fault = f"observation: expected finite numbers, got {self._observations[slot, invalid[0]]}"
+            self._engine.faults.setdefault(slot, f"{fault} at position {invalid[0]} of {self._observations.shape[1]}")
             self._observations[slot] = 0
 
     def _check_time(self, live: Slots) -> None:
         """Report episodes of live slots [k] over the time limit, and compute the deadline of the others."""
         earliest = self.clock - self._max_episode_seconds  # an episode that began before it is over the limit
         for slot in live[self._begun_at[live] < earliest].tolist():
-            message = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
-            self._engine.faults.setdefault(slot, message)
+            fault = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
+            self._engine.faults.setdefault(slot, fault)
         begun = self._begun_at[live]
         self._deadline = float(begun[begun >= earliest].min(initial=math.inf)) + self._max_episode_seconds
 
@@ -110,20 +114,20 @@ class Rollout:
 
     Args:
         engine: Runs the environments of B slots.
-        network: The kind of network.
+        network: The network, without weights.
         slots: B.
         backend: The back end of the network; all back ends give the same bits.
         max_episode_seconds: The time limit of an episode, see `FailureDetector`.
         normalize: Whether networks see normalized observations.
         queue: The queue of episodes, which rollouts may share. By default the rollout has its own.
-        max_steps: The number of steps after which an episode ends. By default only its environment ends it.
+        max_steps: The number of steps after which an episode ends. By default only its environment ends an episode.
 
     Raises:
         DeviceMemoryError: A device has too little memory for B slots.
     """
 
     whole_episodes = False
-    """Whether a kernel plays whole episodes of an exact task. A tick then plays many steps, and no episode can fail."""
+    """Whether a kernel plays whole episodes of an exact task. Then a tick plays many steps, and no episode can fail."""
 
     def __init__(
         self,
@@ -138,7 +142,7 @@ class Rollout:
     ) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
-        """The seconds that environments were at work."""
+        """The seconds that environments have worked."""
         self.engine = engine
         self._max_steps = max_steps
         self.inference = make_inference(network, slots, engine.action_size, backend, normalize)
@@ -148,7 +152,8 @@ class Rollout:
         self.queue = EpisodeQueue() if queue is None else queue
         """The episodes that wait for a slot."""
         self.begun = False
-        """Whether `begin` was called, and `finish` not yet."""
+        """Whether a tick was begun but not finished."""
+        # An element for each slot. All except `_free` belong to the last episode that began in the slot.
         self._free = np.ones(slots, np.bool_)
         self._genomes = np.zeros(slots, np.int32)
         self._episodes = np.zeros(slots, np.int32)
@@ -179,7 +184,7 @@ class Rollout:
 
     def clear(self) -> None:
         """Drop all episodes."""
-        # A device may still compute the step that was begun.
+        # A device may still compute the step of a tick that was begun.
         if self.begun:
             self.inference.finish()
             self.begun = False
@@ -198,7 +203,7 @@ class Rollout:
         self.engine.on_fault = callback
 
     def newest(self) -> tuple[int, float]:
-        """Return the steps and the return so far of the last episode that began in slot 0. It may have ended."""
+        """Return the steps and the return of the last episode that began in slot 0, up to now."""
         return int(self._lengths[0]), float(self._returns[0])
 
     def tick(self) -> EpisodeResults | None:
@@ -216,7 +221,7 @@ class Rollout:
         """Finish a tick: environments take a step. Return the results of the episodes that ended, if any did."""
         outputs = self.inference.finish()[self._rows]
         self.begun = False
-        # Slot 0 alone is an index and no slice: numbers are faster than arrays of one element.
+        # If only slot 0 is live, use the index 0 and numbers, which are faster than a slice and arrays of one element.
         alone = self._span == 1
         rows = 0 if alone else self._rows
         begin = time.perf_counter()
@@ -228,7 +233,7 @@ class Rollout:
         self._lengths[rows] += 1
         if self._max_steps is not None:
             ended = ended | (self._lengths[rows] >= self._max_steps)
-        # Read metrics before `_fail`, because a missing metric becomes a fault.
+        # Read metrics before `_fail`, because `engine.metrics` reports a missing metric as a fault.
         if self.engine.metric_names and ended.any():
             slots = self._live[ended]
             self._metrics[slots] = self.engine.metrics(slots)
@@ -250,13 +255,13 @@ class Rollout:
         for slot, fault in self.engine.faults.items():
             # A fault in a free slot belongs to no episode.
             if not self._free[slot]:
-                row = int(np.searchsorted(self._live, slot))
+                row = int(np.searchsorted(self._live, slot))  # the place of the slot among the live ones
                 rewards[row] = np.nan
                 ended[row] = True
                 self._metrics[slot] = 0
-                key = int(self._genomes[slot]), int(self._episodes[slot])
+                genome, episode, seed = int(self._genomes[slot]), int(self._episodes[slot]), int(self._seeds[slot])
                 message = _fault_of_outputs(outputs[row]) + fault
-                self._failures.append(EpisodeFailure(*key, int(self._seeds[slot]), int(self._lengths[slot]), message))
+                self._failures.append(EpisodeFailure(genome, episode, seed, int(self._lengths[slot]), message))
         self.engine.faults.clear()
 
     def take_failures(self) -> list[EpisodeFailure]:
@@ -288,17 +293,15 @@ class Rollout:
         )
 
     def _quantized_traces(self, slots: Slots) -> Int64:
-        """Return the traces [k, T] in units of 2⁻²⁰, 0 for a pruned connection; no rows if no traces are wanted."""
+        """Return [k, T]: the traces in units of `TRACE_UNIT`, 0 for a pruned connection; no rows for "none"."""
         if self._traces == "none":
             return np.zeros((0, 0), np.int64)
-        if not self._num_traces:
-            return np.zeros((len(slots), 0), np.int64)
         return quantize_traces(np.where(self._masks[slots], self.inference.traces(slots), np.float32(0)))
 
     def fill(self, most: int = sys.maxsize) -> None:
         """Begin at most `most` queued episodes if enough slots are free, or if no episode runs.
 
-        Otherwise close the gaps between live slots if at least half of the slots up to the last live slot are free.
+        Otherwise close the gaps between live slots if at least half of the slots up to the last live one are free.
         """
         # Some engines reset many environments in one call, so episodes wait until `engine.refill` slots are free.
         free = len(self._free) - len(self._live)
@@ -311,12 +314,12 @@ class Rollout:
     def _begin(self, slots: Slots) -> None:
         """Begin queued episodes in free slots [k]."""
         restore_ieee()
-        # Loading may generate genomes. That takes long, and does not count for running episodes.
+        # `_load` may generate genomes. This takes long, and must not count for running episodes.
         self.detector.advance(time.perf_counter())
-        done = 0
+        num_loaded = 0
         # Each call of `_load` takes episodes of only one batch, with genomes in one `GenomeWindow`.
-        while done < len(slots):
-            done += self._load(slots[done:])
+        while num_loaded < len(slots):
+            num_loaded += self._load(slots[num_loaded:])
         self.detector.resume(time.perf_counter())
         self._returns[slots] = 0.0
         self._lengths[slots] = 0
@@ -329,7 +332,7 @@ class Rollout:
         self.environment_seconds += seconds
         self._seconds[slots] = seconds / len(slots)
         self.detector.after_reset(slots)
-        # The next tick ends episodes after a failed reset. The tick adds one step, so their length becomes 0.
+        # The next tick ends episodes whose reset failed. It also adds 1 to their length, which becomes 0.
         self._lengths[list(self.engine.faults)] = -1
 
     def _load(self, slots: Slots) -> int:
@@ -344,19 +347,19 @@ class Rollout:
         self._seeds[at] = episodes.seeds
         self._traces = episodes.traces
         if self._traces != "none" and self._num_traces:
-            # Masks need memory only if traces are wanted.
+            # Masks need memory only if the results have traces.
             if not self._masks.size:
                 self._masks = np.zeros((len(self._free), self._num_traces), np.bool_)
             self._masks[at] = genomes.mask
         return len(episodes)
 
     def _compact(self) -> None:
-        """Move the last live slots into the first free ones, until the live slots are the first n."""
+        """Move the episodes of the last live slots to free slots, so that the n live slots are the first n."""
         # Networks compute all slots up to the last live one, so gaps cost time. Metrics do not move: they are read when
         # an episode ends.
         n = len(self._live)
         targets = np.flatnonzero(self._free[:n])
-        sources = self._live[n - len(targets) :]
+        sources = self._live[n - len(targets) :]  # as many live slots as there are targets
         for part in (self.inference, self.engine, self.detector):
             part.move(sources, targets)
         for array in (self._observations, self._genomes, self._episodes, self._seeds, self._returns, self._lengths,
@@ -367,21 +370,21 @@ class Rollout:
         self._update_live()
 
     def _update_live(self) -> None:
-        """Find the live slots again, in ascending order, and the number of slots up to the last one."""
+        """Compute what follows from `_free`: the live slots in ascending order, and the last live slot plus 1."""
         self._live: Slots = np.flatnonzero(~self._free)
         n = len(self._live)
         self._span = int(self._live[-1]) + 1 if n else 0
-        # Without gaps a slice selects the live slots: a slice gives views, and indices would give copies.
+        # `_rows` selects the live slots. Without gaps it is a slice, which gives views; indices would give copies.
         self._rows = slice(0, n) if self._span == n else self._live
 
 
 def _fault_of_outputs(outputs: Float32) -> str:
-    """Return the beginning of the message of a failed episode: outputs [A] of its network that are not finite.
+    """Return the beginning of the message of a failed episode, about outputs [A] of its network that are not finite.
 
-    Most environments answer a NaN by a NaN or an exception, and are not to blame.
+    It is "" if all are finite. After a NaN as action, most environments return a NaN or raise an exception.
     """
     invalid = np.flatnonzero(~np.isfinite(outputs))
     if not len(invalid):
         return ""
-    which = f"{outputs[invalid[0]]} at position {invalid[0]} of {len(outputs)}"
-    return f"outputs of the network: expected finite numbers, got {which}; then "
+    got = f"{outputs[invalid[0]]} at position {invalid[0]} of {len(outputs)}"
+    return f"outputs of the network: expected finite numbers, got {got}; then "

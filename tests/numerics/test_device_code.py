@@ -24,7 +24,7 @@ ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
 NETWORKS = sorted({path.stem for path in (ROOT / "evolve" / "networks" / "kernels").glob("*.h")} - {"steps"})
 OLDEST = Path(os.environ.get("EVOLVE_NVRTC", ROOT / ".nvrtc")) / "nvidia" / "cu13" / "lib" / "libnvrtc.so.13"
 """The first NVRTC of CUDA 13, which machines with a GPU have for years: `.ci/run` installs it beside the newest."""
-needs_nvrtc = pytest.mark.skipif(not cupy_device.has_nvrtc(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+needs_nvrtc = pytest.mark.skipif(cupy_device.load_nvrtc() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 needs_emulation = pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
 
 
@@ -226,7 +226,7 @@ def test_a_compiler_that_does_not_find_its_builtins_gets_them(nvrtc_at, tmp_path
 
 def test_without_nvrtc(nvrtc_at):
     nvrtc_at("/nowhere/libnvrtc.so.13")
-    assert not cupy_device.has_nvrtc()
+    assert cupy_device.load_nvrtc() is None
     with pytest.raises(InputError, match=r"NVRTC.*no library that can be loaded.*pip install .*\[gpu\]'") as error:
         machine_code("sm_90")
     assert error.value.argument == "compute.backend"

@@ -29,7 +29,7 @@ _OPTIONS = (
 
 def emulation_available() -> bool:
     """Return whether kernels can be compiled, and executed on the host."""
-    return cupy_device.has_nvrtc() and shutil.which("gcc") is not None
+    return cupy_device.load_nvrtc() is not None and shutil.which("gcc") is not None
 
 
 @cache
