@@ -1,4 +1,13 @@
-"""Constraints: revolute joints with motor and limit, and contacts with friction, solved by impulses."""
+"""Constraints: revolute joints with motor and limit, and contacts with friction, solved by impulses.
+
+`Joint` is b2RevoluteJoint of Box2D 2.3. Contacts are solved as in b2ContactSolver: `VelocityRow` changes velocities,
+and `push_out` changes positions. `world` calls them. `frames` explains vectors, frames and records.
+
+In formulas, v and w are velocity and angular velocity, p is an impulse, and r = (rx, ry) is an arm, the vector from the
+center of mass to the point at which an impulse acts. The turn cross(r, p) is the angular impulse. All masses and all
+moments of inertia are inverse: `mass` and `inertia`, for joints ma, mb, ia and ib. At the end of a name, the letters a
+and b stand for the two bodies of a joint.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,8 +23,8 @@ from evolve.shapes import Bool, Float32, Int64
 _Vector3 = tuple[Number, Number, Number]
 
 _F = np.float32
-# _CONDITION limits the condition number of the matrix of two points (k_maxConditionNumber).
-_ZERO, _HALF, _ONE, _CONDITION = _F(0.0), _F(0.5), _F(1.0), _F(1000.0)
+_ZERO, _HALF, _ONE = _F(0.0), _F(0.5), _F(1.0)
+_MAX_CONDITION = _F(1000.0)  # limits the condition number of the matrix of two points (k_maxConditionNumber)
 # Box2D also has a velocity bias for bounces. No body of the tasks has restitution, so the bias would be 0.
 CONSTRAINT = np.dtype([
     ("two", np.bool_),                   # two points are solved at once
@@ -40,7 +49,7 @@ class Motion(NamedTuple):
 
 
 class Joint:
-    """One joint of the model, in k worlds.
+    """One joint of the model, in k worlds. It keeps a point of body a and a point of body b together.
 
     Args:
         joints: Records of `frames.JOINT` [k].
@@ -48,9 +57,9 @@ class Joint:
         hulls: Records of `frames.HULL`, the bodies.
 
     Attributes:
-        impulse: [2, k], at the point.
-        limit_impulse: [k].
-        motor_impulse: [k].
+        impulse: [2, k], accumulated at the point.
+        limit_impulse: [k], the accumulated angular impulse of the limit.
+        motor_impulse: [k], the accumulated angular impulse of the motor.
         limit: [k], -1 at the lower limit, 1 at the upper limit, else 0.
     """
 
@@ -61,20 +70,21 @@ class Joint:
         self._speed, self._max_motor_impulse = joints["speed"].copy(), frames.TIME_STEP * joints["torque"]
         self._reference, self._lower, self._upper = (hinge[name] for name in ("reference", "lower", "upper"))
         self._motor_mass = np.full(len(joints), hinge["motor_mass"])
-        self._both = a, b = [int(hinge["a"]), int(hinge["b"])]
-        self._masses = [  # arrays [k]: NumPy multiplies by them faster than by scalars
-            np.full(len(joints), hulls[name][body]) for name in ("inverse_mass", "inverse_inertia") for body in (a, b)
-        ]
+        self._both = [int(hinge["a"]), int(hinge["b"])]
+        # Inverse masses of a and b, and their inverse moments of inertia. Arrays [k], because NumPy multiplies by them
+        # faster than by scalars.
+        hulls_ab = hulls[self._both]
+        self._masses = [np.full(len(joints), x) for x in (*hulls_ab["inverse_mass"], *hulls_ab["inverse_inertia"])]
         # [2, 2, 1]: x and y, of bodies a and b, for all worlds.
         self._anchors = np.array((hinge["anchor_a"], hinge["anchor_b"])).T[..., None]
 
     def start(self, bodies: Motion) -> None:
-        """Begin with the impulses of the step before: change the velocities of the bodies."""
+        """Prepare the step, and begin with the impulses of the previous step: change the velocities of the bodies."""
         a, b = self._both
         ma, mb, ia, ib = self._masses
         self._arms = turned(frames.rotation_of(bodies.a[self._both]), self._anchors)
         # At the end of an arm, a body that turns with w has the velocity w · left_of(arm).
-        self._lefts = left_of(self._arms)
+        self._left_of_arms = left_of(self._arms)
         (rax, rbx), (ray, rby) = self._arms
         # The symmetric 3 × 3 matrix K maps impulses at the point (x, y) and at the limit to the change of the relative
         # velocity (x, y, angular). Its upper left 2 × 2 block is for the point alone. Cramer's rule inverts both.
@@ -100,64 +110,68 @@ class Joint:
         bodies.w[b] += ib * turn_b
 
     def solve(self, bodies: Motion) -> None:
-        """Make one iteration, the motor first, then limit and point: change the velocities of the bodies."""
+        """Make one iteration, the motor first, then limit and point: change impulses, and velocities of the bodies."""
         a, b = self._both
         ma, mb, ia, ib = self._masses
         va, vb, wa, wb = bodies.v[:, a], bodies.v[:, b], bodies.w[a], bodies.w[b]
-        # The motor's strength limits its accumulated impulse, not the change in one iteration.
-        old = self.motor_impulse
-        most = self._max_motor_impulse
-        self.motor_impulse = within(old - self._motor_mass * (wb - wa - self._speed), -most, most)
-        pushed = self.motor_impulse - old
-        wa, wb = wa - ia * pushed, wb + ib * pushed
-        left_a, left_b = self._lefts[:, 0], self._lefts[:, 1]
-        p, z = self._point_and_limit(((vb + wb * left_b) - va) - wa * left_a, wb - wa)
+        # The motor. Its strength limits its accumulated impulse, not the change in one iteration.
+        old, limit = self.motor_impulse, self._max_motor_impulse
+        self.motor_impulse = within(old - self._motor_mass * (wb - wa - self._speed), -limit, limit)
+        change = self.motor_impulse - old
+        wa, wb = wa - ia * change, wb + ib * change
+        # Limit and point, against the motion of body b relative to body a at the point.
+        left_a, left_b = self._left_of_arms[:, 0], self._left_of_arms[:, 1]
+        p, limit_turn = self._point_and_limit(((vb + wb * left_b) - va) - wa * left_a, wb - wa)
         self.impulse += p
-        turn_a, turn_b = cross(self._arms, p[:, None]) + z
+        turn_a, turn_b = cross(self._arms, p[:, None]) + limit_turn
         bodies.v[:, a], bodies.v[:, b] = va - ma * p, vb + mb * p
         bodies.w[a], bodies.w[b] = wa - ia * turn_a, wb + ib * turn_b
 
-    def _point_and_limit(self, d: Float32, turn: Float32) -> tuple[Float32, Number]:
-        """Return the impulses at the point [2, k] and at the limit [k] against a relative motion d [2, k], turn [k]."""
+    def _point_and_limit(self, v: Float32, w: Float32) -> tuple[Float32, Number]:
+        """Return the impulses at the point [2, k] and at the limit [k] that stop a relative motion v [2, k], w [k].
+
+        Update the accumulated impulse of the limit.
+        """
         if not self._limited:
-            return self._point(-d), _ZERO
-        # At a limit, solve for both at once. In a world whose joint is at no limit, `holds` is false and `before` is 0,
-        # so the point is solved alone.
-        before, motion = self.limit_impulse, (d[0], d[1], turn)
+            return self._point(-v), _ZERO
+        # Solve for point and limit at once, by Cramer's rule. If the joint is at no limit in a world, `holds` is False
+        # there and `before` is 0, so the point is solved alone.
+        before, motion = self.limit_impulse, (v[0], v[1], w)
         ex, ey, ez = self._columns
-        x, y, z = (
-            -(self._inverse_det3 * _dot(one, other))
-            for one, other in ((motion, self._cofactors), (ex, _cross(motion, ez)), (ex, _cross(ey, motion)))
-        )
-        now = before + z
-        holds = ((self.limit < 0) & (now >= 0)) | ((self.limit > 0) & (now <= 0))
-        # A limit only pushes. If it would pull, take its impulse back and solve for the point alone.
-        point = self._point(-d + before * self._k13_k23)
-        self.limit_impulse = np.where(holds, now, _ZERO)
+        x = -(self._inverse_det3 * _dot(motion, self._cofactors))
+        y = -(self._inverse_det3 * _dot(ex, _cross(motion, ez)))
+        z = -(self._inverse_det3 * _dot(ex, _cross(ey, motion)))
+        after = before + z
+        holds = ((self.limit < 0) & (after >= 0)) | ((self.limit > 0) & (after <= 0))
+        # A limit only pushes. If it would pull (not `holds`), take its impulse back and solve for the point alone.
+        point = self._point(-v + before * self._k13_k23)
+        self.limit_impulse = np.where(holds, after, _ZERO)
         return np.where(holds, np.array((x, y)), point), np.where(holds, z, -before)
 
-    def _point(self, wanted: Float32) -> Float32:
-        """Return the impulses [2, k] at the point that change the relative velocity there by `wanted` [2, k]."""
-        return self._inverse_det2 * (self._swapped_diagonal * wanted - self._k12 * wanted[::-1])
+    def _point(self, change: Float32) -> Float32:
+        """Return the impulses [2, k] at the point that change the relative velocity there by `change` [2, k]."""
+        # Cramer's rule. `[::-1]` swaps x and y.
+        return self._inverse_det2 * (self._swapped_diagonal * change - self._k12 * change[::-1])
 
     def pull(self, bodies: Motion, moving: Bool) -> Bool:
-        """Correct the positions of the bodies once, in the worlds that are `moving` [k].
+        """Correct angles and positions of the bodies once, in the worlds that are `moving` [k].
 
         Returns:
-            Whether the errors were small enough before they were corrected, [k].
+            Whether the errors were small enough before the correction, [k].
         """
         a, b = self._both
         ma, mb, ia, ib = self._masses
         aa, ab = bodies.a[a], bodies.a[b]
         angle = ab - aa - self._reference
-        # First correct the angle, except for a small error. `limit` is the state at the beginning of the step, as in
-        # Box2D.
+        # First correct an angle beyond a limit, except for a small error. `self.limit` is the limit at the beginning of
+        # the step, as in Box2D.
         under, over = angle - self._lower, angle - self._upper
-        low = within(under + frames.ANGULAR_SLOP, -frames.MAX_ANGULAR_CORRECTION, _ZERO)
-        high = within(over - frames.ANGULAR_SLOP, _ZERO, frames.MAX_ANGULAR_CORRECTION)
-        limited, lower = self.limit != 0, self.limit < 0
-        impulse = -self._motor_mass * np.where(limited, np.where(lower, low, high), _ZERO)
-        angular_error = np.where(limited, np.where(lower, -under, over), _ZERO)
+        lower_correction = within(under + frames.ANGULAR_SLOP, -frames.MAX_ANGULAR_CORRECTION, _ZERO)
+        upper_correction = within(over - frames.ANGULAR_SLOP, _ZERO, frames.MAX_ANGULAR_CORRECTION)
+        at_limit, at_lower = self.limit != 0, self.limit < 0
+        correction = np.where(at_limit, np.where(at_lower, lower_correction, upper_correction), _ZERO)
+        impulse = -self._motor_mass * correction
+        angular_error = np.where(at_limit, np.where(at_lower, -under, over), _ZERO)
         aa, ab = aa - ia * impulse, ab + ib * impulse
         # Then bring the points of both bodies together, with the corrected angles.
         arms = turned(frames.rotation_of(np.array((aa, ab))), self._anchors)
@@ -189,15 +203,15 @@ def _inverse(x: Float32) -> Float32:
 
 
 def velocity_constraints(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32, warm: bool) -> Any:
-    """Return constraints, records of CONSTRAINT [N].
+    """Return the constraints of N contacts that touch, records of CONSTRAINT [N].
 
     Args:
-        contacts: Records of `frames.CONTACT` [N], which touch.
-        hulls: Records of `frames.HULL` [N], their bodies.
-        c: [2, N], the centers of mass.
-        a: [N], the angles.
-        friction: [N].
-        warm: Whether to begin with the impulses of the step before.
+        contacts: Records of `frames.CONTACT` [N].
+        hulls: Records of `frames.HULL` [N], the bodies of the contacts.
+        c: [2, N], the centers of mass of the bodies.
+        a: [N], the angles of the bodies.
+        friction: [N], the coefficients of friction.
+        warm: Whether to begin with the impulses of the previous step; otherwise impulses begin at 0.
     """
     mass, inertia = hulls["inverse_mass"], hulls["inverse_inertia"]
     positions = PositionRow(contacts)
@@ -207,26 +221,27 @@ def velocity_constraints(contacts: Any, hulls: Any, c: Float32, a: Float32, fric
     # The normal points from the ground to the body, whichever has the reference face.
     normal = np.where(positions.by_body, -face, face)
     tangent = right_of(normal)
-    turns = []
+    turns = []  # for each point cross(arm, normal) [N]
     for i, has_point in enumerate((positions.count > 0, positions.count > 1)):
         at = positions.point(i, frame)
         # The contact lies halfway between the skins of the two polygons (b2WorldManifold).
         on_plane, on_point = at + (frames.SKIN - dot(at - origin, face)) * face, at - frames.SKIN * face
         arm = _HALF * (on_plane + on_point) - c
-        turn, side = cross(arm, normal), cross(arm, tangent)
+        turn, tangent_turn = cross(arm, normal), cross(arm, tangent)
         turns.append(turn)
         constraints["arm"][has_point, i] = arm.T[has_point]
         constraints["normal_mass"][has_point, i] = _inverse(mass + inertia * turn * turn)[has_point]
-        constraints["tangent_mass"][has_point, i] = _inverse(mass + inertia * side * side)[has_point]
+        constraints["tangent_mass"][has_point, i] = _inverse(mass + inertia * tangent_turn * tangent_turn)[has_point]
         if warm:
             for name in ("normal_impulse", "tangent_impulse"):
                 constraints[name][has_point, i] = contacts["points"][name][has_point, i]
-    one, other = turns
-    k11, k12, k22 = (mass + inertia * x * y for x, y in ((one, one), (one, other), (other, other)))
+    turn_1, turn_2 = turns
+    k11, k22 = mass + inertia * turn_1 * turn_1, mass + inertia * turn_2 * turn_2
+    k12 = mass + inertia * turn_1 * turn_2
     determinant = k11 * k22 - k12 * k12
     inverse = _inverse(determinant)
-    # Two points that nearly coincide make a matrix that cannot be inverted. Then only the first point counts.
-    two = (positions.count > 1) & (k11 * k11 < _CONDITION * determinant)
+    # The matrix of two points that nearly coincide cannot be inverted well. Then only the first point counts.
+    two = (positions.count > 1) & (k11 * k11 < _MAX_CONDITION * determinant)
     for name in ("arm", "normal_mass", "tangent_mass", "normal_impulse", "tangent_impulse"):
         constraints[name][~two, 1] = 0
     constraints["two"], constraints["friction"], constraints["normal"] = two, friction, normal.T
@@ -239,11 +254,11 @@ class PositionRow:
     """Contacts as constraints on positions: a single contact, or a row of `TouchingContacts`.
 
     Args:
-        contacts: Records of `frames.CONTACT`, in an array of any shape, or one.
+        contacts: One record of `frames.CONTACT`, or an array of records, of any shape.
 
     Attributes:
         count: The number of points of each contact.
-        by_body: Whether the reference face is the body's.
+        by_body: Whether the reference face is a face of the body.
     """
 
     def __init__(self, contacts: Any) -> None:
@@ -253,23 +268,26 @@ class PositionRow:
         self._points = [vectors(contacts["points"]["local"][..., i, :]).copy() for i in range(2)]
 
     def face(self, frame: frames.Frame) -> tuple[Float32, Float32]:
-        """Return the normal of the reference face, and a point on it, in world coordinates. frame: of the bodies."""
+        """Return the normal of the reference face, and a point on the face, in world coordinates.
+
+        frame: The frames of the bodies.
+        """
         normal = choose(self.by_body, turned(frame.q, self._normal), self._normal)
         return normal, choose(self.by_body, placed(frame, self._local), self._local)
 
     def point(self, number: int, frame: frames.Frame) -> Float32:
-        """Return point number 0 or 1 of each contact in world coordinates. frame: of the bodies."""
+        """Return point number 0 or 1 of each contact in world coordinates. frame: The frames of the bodies."""
         local = self._points[number]
         return choose(self.by_body, local, placed(frame, local))
 
 
 class VelocityRow:
-    """Contacts as constraints on velocities: a single contact, or a row as in `PositionRow`.
+    """Contacts as constraints on velocities: a single contact, or a row of `TouchingContacts`.
 
     The methods take the inverse masses and the inverse moments of inertia of the bodies. `solve` changes the impulses.
 
     Args:
-        constraints: Records of CONSTRAINT, in an array of any shape, or one.
+        constraints: One record of CONSTRAINT, or an array of records, of any shape.
 
     Attributes:
         normal_impulse: The normal impulses of both points.
@@ -292,10 +310,11 @@ class VelocityRow:
         return [_number(field[..., i]) for i in range(field.shape[-1])]
 
     def start(self, mass: Number, inertia: Number, motion: Sequence[Number]) -> list[Number]:
-        """Return the motion vx, vy, w of the bodies after the impulses of the step before."""
+        """Return the motion vx, vy, w of the bodies after the impulses of the previous step."""
         vx, vy, w = motion
-        for (rx, ry), n, side in zip(self.arms, self.normal_impulse, self.tangent_impulse, strict=True):
-            px, py = n * self.nx + side * self.ny, n * self.ny + side * -self.nx
+        # n and t are the impulses along the normal and along the tangent.
+        for (rx, ry), n, t in zip(self.arms, self.normal_impulse, self.tangent_impulse, strict=True):
+            px, py = n * self.nx + t * self.ny, n * self.ny + t * -self.nx
             w = w + inertia * (rx * py - ry * px)
             vx, vy = vx + mass * px, vy + mass * py
         return [vx, vy, w]
@@ -306,15 +325,16 @@ class VelocityRow:
         nx, ny, tx, ty = self.nx, self.ny, self.ny, -self.nx
         # Friction first, limited by the normal impulses of the previous iteration. If a contact has only one point, its
         # second point has zeros as masses, so its impulses stay 0.
-        for i in range(1 + self.any_two):
+        for i in range(2 if self.any_two else 1):
             rx, ry = self.arms[i]
-            side, most = self.tangent_impulse[i], self.friction * self.normal_impulse[i]
-            along = (vx - w * ry) * tx + (vy + w * rx) * ty
-            now = within(side - self.tangent_mass[i] * along, -most, most)
-            px, py = (now - side) * tx, (now - side) * ty
-            self.tangent_impulse[i] = now
+            old, limit = self.tangent_impulse[i], self.friction * self.normal_impulse[i]
+            tangent_velocity = (vx - w * ry) * tx + (vy + w * rx) * ty
+            new = within(old - self.tangent_mass[i] * tangent_velocity, -limit, limit)
+            px, py = (new - old) * tx, (new - old) * ty
+            self.tangent_impulse[i] = new
             vx, vy, w = vx + mass * px, vy + mass * py, w + inertia * (rx * py - ry * px)
-        # Then the normal impulses: of the first point alone (n1), or of two points at once.
+        # Then the normal impulses, of the first point alone or of two points at once: n1 and n2 replace a1 and a2. The
+        # arms of the points are r and s, and the changes of their impulses p and q.
         (rx, ry), (sx, sy) = self.arms
         a1, a2 = self.normal_impulse
         v1 = (vx - w * ry) * nx + (vy + w * rx) * ny
@@ -324,8 +344,8 @@ class VelocityRow:
             px, py = (n1 - a1) * nx, (n1 - a1) * ny
             return [vx + mass * px, vy + mass * py, w + inertia * (rx * py - ry * px)]
         v2 = (vx - w * sy) * nx + (vy + w * sx) * ny
-        both = self._two_points(v1, v2)
-        n1, n2 = choose(self.two, both[0], n1), choose(self.two, both[1], a2)
+        two_1, two_2 = self._two_points(v1, v2)
+        n1, n2 = choose(self.two, two_1, n1), choose(self.two, two_2, a2)
         self.normal_impulse = [n1, n2]
         px, py, qx, qy = (n1 - a1) * nx, (n1 - a1) * ny, (n2 - a2) * nx, (n2 - a2) * ny
         turn = (rx * py - ry * px) + (sx * qy - sy * qx)
@@ -334,13 +354,15 @@ class VelocityRow:
     def _two_points(self, v1: Number, v2: Number) -> tuple[Number, Number]:
         """Return the normal impulses of two points with the normal velocities v1 and v2.
 
-        They solve a linear complementarity problem: no impulse and no velocity is negative, and at each point one of
-        the two is 0. Of the four cases the first that is a solution counts. If no case is, the impulses do not change.
+        They solve a linear complementarity problem: no impulse and no velocity is negative, and at each point the
+        impulse or the velocity is 0. So there are four cases: impulses at both points, at the first, at the second, or
+        at neither. The first case that is a solution counts. If no case is a solution, the impulses do not change.
         """
         a1, a2 = self.normal_impulse
         k11, k12, k22 = self.k
         i11, i12, i22 = self.inverse
-        # b: the normal velocities without the present impulses. x, y and z: the impulses of the first three cases.
+        # b1, b2: the normal velocities without the present impulses. x1, x2, y1 and z2: the impulses of the first three
+        # cases.
         b1, b2 = v1 - (k11 * a1 + k12 * a2), v2 - (k12 * a1 + k22 * a2)
         x1, x2 = -(i11 * b1 + i12 * b2), -(i12 * b1 + i22 * b2)
         y1, z2 = -self.normal_mass[0] * b1, -self.normal_mass[1] * b2
@@ -361,20 +383,20 @@ def _number(field: Any) -> Number:
 def push_out(
     row: PositionRow, point: int, c: Float32, a: Number, mass: Number, inertia: Number, center: Float32, share: Number
 ) -> tuple[Float32, Number, Number]:
-    """Push bodies out of the ground by one point of each contact.
+    """Push bodies out of the ground at one point of each contact.
 
     Args:
         row: Contacts of different bodies.
         point: The number of the point.
-        c: [2, ...], the centers of mass.
-        a: The angles.
-        mass: Inverse masses.
-        inertia: Inverse moments of inertia.
+        c: [2, ...], the centers of mass of the bodies.
+        a: The angles of the bodies.
+        mass: Their inverse masses.
+        inertia: Their inverse moments of inertia.
         center: [2, ...], the centers of mass in the frames of the bodies.
         share: The share of the error that is corrected.
 
     Returns:
-        The new centers of mass and angles, and the distances of the points from the ground before the push.
+        The new centers of mass and angles, and the separations before the push, which are negative in an overlap.
     """
     frame = frames.frame_around(c, a, center)
     face, origin = row.face(frame)
@@ -389,7 +411,12 @@ def push_out(
 
 
 class TouchingContacts:
-    """The touching contacts of k worlds, in rows [B, k]: contact number r of each of B bodies is in row r."""
+    """The touching contacts of k worlds, in rows [B, k]: contact number r of each of B bodies is in row r.
+
+    Attributes:
+        velocity_rows: A `VelocityRow` for each row.
+        position_rows: A `PositionRow` for each row.
+    """
 
     def __init__(self, states: Any, model: Any) -> None:
         self._states = states
@@ -398,12 +425,12 @@ class TouchingContacts:
         bodies = contacts["body"]
         hulls, records = model["hull"][bodies], states["body"][worlds, bodies]
         friction = frictions(states, model, worlds, contacts)
-        found = velocity_constraints(contacts, hulls, vectors(records["c"]), records["a"], friction, warm=True)
+        touching = velocity_constraints(contacts, hulls, vectors(records["c"]), records["a"], friction, warm=True)
         shape = max(rows, default=-1) + 1, int(model["num_bodies"]), len(states)
-        # A body without contact number r has zeros in row r: no mass or impulse that changes a velocity, and no points.
+        # A body without contact number r has zeros in row r: no points, and masses of 0, which change no velocity.
         constraints, positions = np.zeros(shape, CONSTRAINT), np.zeros(shape, frames.CONTACT)
-        constraints[rows, bodies, worlds], positions[rows, bodies, worlds] = found, contacts
-        self._at, self._two = (rows, bodies, worlds, places), found["two"]
+        constraints[rows, bodies, worlds], positions[rows, bodies, worlds] = touching, contacts
+        self._indices, self._two = (rows, bodies, worlds, places), touching["two"]
         self.velocity_rows = [VelocityRow(row) for row in constraints]
         self.position_rows = [PositionRow(row) for row in positions]
 
@@ -411,8 +438,9 @@ class TouchingContacts:
         """Store the impulses in the contacts of the worlds; the next step begins with them."""
         for name in ("normal_impulse", "tangent_impulse"):
             solved = np.array([getattr(row, name) for row in self.velocity_rows])
-            for point, there in ((0, np.ones_like(self._two)), (1, self._two)):  # all contacts have a first point
-                rows, bodies, worlds, places = (index[there] for index in self._at)
+            # All contacts have a first point, and some also a second one.
+            for point, has_point in ((0, np.ones_like(self._two)), (1, self._two)):
+                rows, bodies, worlds, places = (index[has_point] for index in self._indices)
                 # Without any contact, `solved` lacks the axes that are indexed here.
                 if len(rows):
                     self._states["contact"]["points"][name][worlds, places, point] = solved[rows, point, bodies, worlds]

@@ -6,10 +6,11 @@ origin is the distance of the polygons. The algorithm moves a simplex, one to th
 the origin. Corners are [2, C], without padding.
 
 `time_of_impact` is conservative advancement (Catto, 2013): b2TimeOfImpact. While the polygons are apart, there is an
-axis along which they are separated. A root finder gives the time at which they touch along this axis. At that time
-another axis is sought, and so on until the distance itself is small.
+axis along which they are separated. A root finder gives the time at which they touch along this axis. At that time the
+algorithm looks for another axis, and so on until the distance itself is small.
 
 The limits of iterations, 20, 16 and 50, are Box2D's; 16 is b2_maxPolygonVertices of the Box2D that Gymnasium uses.
+`world` calls `stays_clear`, a cheap bound, before it calls `time_of_impact`.
 """
 
 from typing import Any, NamedTuple
@@ -23,15 +24,15 @@ from evolve.shapes import Bool, Float32
 
 _F = np.float32
 _ZERO, _EIGHTH, _HALF, _ONE, _TWO = _F(0.0), _F(0.125), _F(0.5), _F(1.0), _F(2.0)
-_NEAR = _F(0.00635)
-"""Slightly above TARGET + TOLERANCE, for rounding errors: at a larger distance there is no impact."""
+_CLEARANCE = _F(0.00635)
+"""Beyond this distance there is no impact. It is slightly above TARGET + TOLERANCE, because of rounding errors."""
 
 
 class Simplex(NamedTuple):
-    """A simplex that a search has found, with which the next search can begin (b2SimplexCache).
+    """A simplex with which a search has ended, and the next search can begin (b2SimplexCache).
 
-    metric: the size of the simplex, see `_metric`. corners: for each corner of the simplex, the number of a
-    corner of the ground and of a corner of the body.
+    metric: the size of the simplex, see `_metric`. corners: for each corner of the simplex, the numbers of a corner of
+    the ground and of a corner of the body.
     """
 
     metric: np.float32 = _ZERO
@@ -51,18 +52,18 @@ class _Difference(NamedTuple):
 
 
 _WeightedCorner = tuple[_Difference, np.float32]
-"""A corner, and its weight in the convex combination that is the point nearest to the origin."""
+"""A corner, and its weight in the convex combination that is the simplex's nearest point to the origin."""
 
 
 def support(corners: Float32, d: Float32) -> int:
-    """Return the number of the corner that is farthest in direction d; the first one if several are."""
+    """Return the number of the corner that is farthest in direction d; of several, the first one."""
     return int(dot(corners, d).argmax())
 
 
 def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> tuple[np.float32, Simplex]:
     """Return the distance of a piece of ground and a body in a frame, 0 if they overlap, and the last simplex.
 
-    cached: The simplex that an earlier call returned, to begin with; `Simplex()` in the first call.
+    cached: The simplex that the previous call returned, or `Simplex()`. The search begins with this simplex.
     """
 
     def difference(numbers: tuple[int, int]) -> _Difference:
@@ -77,7 +78,7 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
             simplex = []
     simplex = simplex or [difference((0, 0))]
     for _ in range(20):
-        # Also the corners that `_nearest` drops: the search would cycle if it took such a corner again.
+        # Include the corners that `_nearest` drops: the search would cycle if it took such a corner again.
         known = [corner.numbers for corner in simplex]
         weighted = _nearest(simplex)
         simplex = [corner for corner, _ in weighted]
@@ -94,15 +95,14 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
     if len(simplex) == 3:
         return _ZERO, last
     if len(weighted) == 1:
-        ((only, _),) = weighted
-        return length(only.a - only.b), last
-    # The nearest points of both polygons are the same convex combination of their corners.
+        return length(simplex[0].a - simplex[0].b), last
+    # The nearest point of each polygon is a convex combination of its corners, with the same weights in both polygons.
     (one, s1), (other, s2) = weighted
     return length((s1 * one.a + s2 * other.a) - (s1 * one.b + s2 * other.b)), last
 
 
 def _metric(simplex: list[_Difference]) -> np.float32:
-    """Return the length of a line, twice the signed area of a triangle, or 0 for a point."""
+    """Return the size of a simplex: the length of a line, twice the signed area of a triangle, or 0 for a point."""
     if len(simplex) == 2:
         return length(simplex[0].w - simplex[1].w)
     if len(simplex) == 3:
@@ -111,7 +111,7 @@ def _metric(simplex: list[_Difference]) -> np.float32:
 
 
 def _towards_origin(simplex: list[_Difference]) -> Float32:
-    """Return the direction from a point, or perpendicular to a line, to the origin."""
+    """Return a direction to the origin: from a point, or perpendicular to a line."""
     first = simplex[0].w
     if len(simplex) == 1:
         return -first
@@ -120,15 +120,15 @@ def _towards_origin(simplex: list[_Difference]) -> Float32:
 
 
 def _nearest(simplex: list[_Difference]) -> list[_WeightedCorner]:
-    """Return the corners whose convex combination is the point nearest to the origin, with their weights in it."""
+    """Return the simplex's nearest point to the origin as a convex combination: corners with their weights."""
     if len(simplex) == 1:
         return [(simplex[0], _ONE)]
     return _nearest_of_line(*simplex) if len(simplex) == 2 else _nearest_of_triangle(*simplex)
 
 
 def _nearest_of_line(one: _Difference, two: _Difference) -> list[_WeightedCorner]:
-    # d1 and d2 are the barycentric coordinates, not yet divided by their sum. If one is not positive, the origin
-    # projects beyond the other corner.
+    # d1 and d2 are the barycentric coordinates of the origin's projection, times their sum. If the coordinate of a
+    # corner is not positive, the origin projects beyond the other corner.
     e = two.w - one.w
     d2, d1 = -dot(one.w, e), dot(two.w, e)
     if d2 <= 0:
@@ -139,19 +139,20 @@ def _nearest_of_line(one: _Difference, two: _Difference) -> list[_WeightedCorner
 
 
 def _between(one: _Difference, two: _Difference, d1: np.float32, d2: np.float32) -> list[_WeightedCorner]:
+    """Return a point between two corners, with weights proportional to d1 and d2."""
     inverse = _ONE / (d1 + d2)
     return [(one, d1 * inverse), (two, d2 * inverse)]
 
 
 def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference) -> list[_WeightedCorner]:  # noqa: PLR0911
-    # Find the Voronoi region of the triangle that contains the origin: of a corner, of an edge, or the inside. On the
-    # edge from corner i to corner j, dij_i and dij_j are coordinates as in `_nearest_of_line`.
+    # Find the Voronoi region that contains the origin: the region of a corner, of an edge, or the inside. On the edge
+    # from corner i to corner j, dij_i and dij_j are coordinates as in `_nearest_of_line`.
     w1, w2, w3 = one.w, two.w, three.w
     e12, e13, e23 = w2 - w1, w3 - w1, w3 - w2
     d12_1, d12_2 = dot(w2, e12), -dot(w1, e12)
     d13_1, d13_2 = dot(w3, e13), -dot(w1, e13)
     d23_1, d23_2 = dot(w3, e23), -dot(w2, e23)
-    # t1, t2 and t3 are the coordinates in the triangle, not yet divided by their sum. The factor `area` makes all three
+    # t1, t2 and t3 are proportional to the barycentric coordinates in the triangle. The factor `area` makes all three
     # positive inside, for both orientations.
     area = cross(e12, e13)
     t1, t2, t3 = area * cross(w2, w3), area * cross(w3, w1), area * cross(w1, w2)
@@ -173,10 +174,10 @@ def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference)
 
 
 class Sweep(NamedTuple):
-    """The motion of bodies.
+    """A motion of bodies.
 
-    c0, c: [2, ...], the centers of mass in the world, before and after. center: [2, ...], the centers of mass in the
-    bodies' frames. a0, a: the angles before and after.
+    c0, c: [2, ...], the centers of mass in the world, before and after the motion. center: [2, ...], the centers of
+    mass in the frames of the bodies. a0, a: the angles before and after the motion.
     """
 
     c0: Float32
@@ -194,32 +195,34 @@ class Sweep(NamedTuple):
 class _Separator:
     """An axis along which a piece of ground and a body are separated (b2SeparationFunction).
 
-    It is the normal of a face of the ground, the normal of a face of the body, or the line from a corner to a corner.
-    A simplex with one corner gives the line. A simplex with two gives a face of the ground, if they have different
-    corners of the ground, and otherwise a face of the body.
+    A simplex gives the axis. If the simplex has one corner, the axis is the line from a corner of the ground to a
+    corner of the body. If the simplex has two corners, the axis is the normal of a face: of the ground if the two have
+    different corners of the ground, otherwise of the body. The axis of a face of the body is in the body's frame.
     """
 
     def __init__(self, ground: Float32, body: Float32, frame: Frame, simplex: Simplex) -> None:
         self._ground, self._body = ground, body
-        # At most two corners: with three, the polygons overlap, and `time_of_impact` needs no axis.
-        one, *rest = simplex.corners
-        a, b = ground[:, one[0]], body[:, one[1]]
-        self._of_body = bool(rest) and one[0] == rest[0][0]
-        self._of_ground = bool(rest) and not self._of_body
-        if not rest:
+        # The simplex has at most two corners: with three, the polygons overlap, and `time_of_impact` needs no axis.
+        ground_1, body_1 = simplex.corners[0]
+        ground_2, body_2 = simplex.corners[-1]
+        a, b = ground[:, ground_1], body[:, body_1]
+        has_face = len(simplex.corners) > 1
+        self._of_body = has_face and ground_1 == ground_2
+        self._of_ground = has_face and ground_1 != ground_2
+        if not has_face:
             self._axis = frames.unit(placed(frame, b) - a)
             return
-        begin, end = (b, body[:, rest[0][1]]) if self._of_body else (a, ground[:, rest[0][0]])
+        begin, end = (b, body[:, body_2]) if self._of_body else (a, ground[:, ground_2])
         self._axis = frames.unit(right_of(end - begin))
         self._middle = _HALF * (begin + end)  # a point on the face, in the frame of its polygon
         # The axis has to point from the polygon with the face to the other polygon.
-        if self.separation(frame, one) < 0:
+        if self.separation(frame, simplex.corners[0]) < 0:
             self._axis = -self._axis
 
     def separation(self, frame: Frame, corners: tuple[int, int]) -> np.float32:
-        """Return the separation along the axis of a corner of the ground and a corner of the body, in a frame.
+        """Return the separation of a corner of the ground and a corner of the body along the axis.
 
-        A corner of the polygon that has the face is ignored: the face takes its place.
+        If the axis belongs to a face, the corner of the polygon with this face is ignored: the face takes its place.
         """
         a, b = self._ground[:, corners[0]], self._body[:, corners[1]]
         separation: np.float32
@@ -232,7 +235,7 @@ class _Separator:
     def deepest(self, frame: Frame) -> tuple[int, int]:
         """Return the numbers of the corners of ground and body that are deepest along the axis.
 
-        The polygon that has the face gets the number 0, which `separation` ignores.
+        If the axis belongs to a face, the polygon with this face gets the number 0, which `separation` ignores.
         """
         if self._of_body:
             return support(self._ground, -turned(frame.q, self._axis)), 0
@@ -241,7 +244,7 @@ class _Separator:
 
 
 def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
-    """Return the time from 0 to 1 at which a body touches a piece of ground; 1 also means that it does not.
+    """Return the time from 0 to 1 at which a body touches a piece of ground; 1 also means that they do not touch.
 
     Args:
         ground: [2, C], the corners of the ground.
@@ -256,7 +259,7 @@ def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
         frame = sweep.frame(t1)
         gap, simplex = distance(ground, body, frame, simplex)
         if gap <= 0:
-            return _ONE  # they overlap already: the position solver will separate them
+            return _ONE  # ground and body overlap already: the position solver will separate them
         if gap < frames.TARGET + frames.TOLERANCE:
             return t1
         separator = _Separator(ground, body, frame, simplex)
@@ -267,12 +270,12 @@ def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
 
 
 def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> tuple[np.float32, bool]:
-    """Return the first time after t1 at which the polygons touch along an axis, and whether it is final.
+    """Return the first time after t1 at which the polygons touch along an axis, and whether this time is final.
 
     A final time is the result of `time_of_impact`. From any other time the search goes on with another axis.
 
-    The search goes backwards from the end of the motion. The deepest corners at t2 may not touch first, so the root of
-    their separation is the next t2, with its own deepest corners.
+    The search goes backwards from t2, at first the end of the motion. The corners that are deepest at t2 may not be the
+    first to touch. So the time at which these corners touch is the next t2, and has its own deepest corners.
     """
     t2 = _ONE
     for _ in range(16):
@@ -300,13 +303,18 @@ def _root(
     low: tuple[np.float32, np.float32],
     high: tuple[np.float32, np.float32],
 ) -> np.float32:
-    """Return the time between `low` and `high`, pairs (time, separation), at which the separation of corners is TARGET.
+    """Return the time at which the separation of two corners is TARGET, by bisection and the secant method in turns.
 
-    Bisection and the secant method alternate.
+    Args:
+        separator: The axis.
+        sweep: The motion of the body.
+        corners: The numbers of the corners of ground and body.
+        low: The earliest time, and the separation at this time, above TARGET.
+        high: The latest time, and the separation at this time, below TARGET.
     """
     (t1, s1), (t2, s2) = low, high
-    for turn in range(50):
-        t = t1 + (frames.TARGET - s1) * (t2 - t1) / (s2 - s1) if turn % 2 else _HALF * (t1 + t2)
+    for iteration in range(50):
+        t = t1 + (frames.TARGET - s1) * (t2 - t1) / (s2 - s1) if iteration % 2 else _HALF * (t1 + t2)
         s = separator.separation(sweep.frame(t), corners)
         if abs(s - frames.TARGET) < frames.TOLERANCE:
             return t
@@ -314,48 +322,49 @@ def _root(
             t1, s1 = t, s
         else:
             t2, s2 = t, s
-    # If the search does not converge, t2 stays as it was, as in Box2D.
+    # As in Box2D, the latest time stays if the search does not converge.
     return high[0]
 
 
 def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) -> Bool:
     """Return [N]: whether a simple bound proves that bodies do not touch pieces of ground.
 
-    The bound: a line separates the two at the beginning and at the end of the motion, and its distance from the body is
-    larger than the deviation of any corner's path from a straight line. That deviation is at most r turn² / 8, for a
-    corner at distance r from the center of mass. `time_of_impact` would return 1 if the bound holds, so this function
-    only saves time.
+    The bound: a line separates body and ground at the beginning and at the end of the motion, and the distance of the
+    line from the body is larger than the deviation of any corner's path from a straight line. The deviation is at most
+    r turn² / 8, for a corner at distance r from the center of mass. If the bound holds, `time_of_impact` would return 1
+    after a longer computation.
 
     Args:
         ground: N pieces of ground.
         bodies: N bodies, in their frames.
-        sweep: Their motions, [N].
+        sweep: The motions of the bodies, [N].
         reach: [N], the largest distance of a corner from the center of mass.
     """
     ends = [frames.frame_around(c, a, sweep.center).per_corner() for c, a in ((sweep.c0, sweep.a0), (sweep.c, sweep.a))]
     corner = np.concatenate([placed(frame, bodies.corner) for frame in ends], axis=1)
     turn, path = np.abs(sweep.a - sweep.a0), length(sweep.c - sweep.c0)
-    deviation = reach * turn * turn * _EIGHTH + _NEAR
+    deviation = reach * turn * turn * _EIGHTH + _CLEARANCE
 
     # Vertical lines on the left and on the right of the ground.
     left, right = ground.corner[0].min(axis=0), ground.corner[0].max(axis=0)
     clear: Bool = (corner[0].min(axis=0) - deviation > right) | (corner[0].max(axis=0) + deviation < left)
 
-    # Lines along faces of the ground. An edge (a polygon of two corners) has only its upper face.
-    edge = ground.size == 2
+    # Lines along faces of the ground. An edge (a polygon of two corners) has only its upper face, number 0. A block has
+    # four.
+    is_edge = ground.size == 2
     for i in range(4):
         v1, v2 = ground.corner[:, i], ground.corner[:, (i + 1) % 4]
-        # Outside is the left side of an edge, which goes from left to right, and the right side of a face of a block,
-        # which is counterclockwise.
+        # Outside is the left side of an edge, because edges go from left to right. Outside is the right side of a face
+        # of a block, because faces go counterclockwise.
         e = v2 - v1
-        beyond = np.where(edge, _ONE, -_ONE) * cross(e[:, None], corner - v1[:, None])
-        clear |= (beyond > deviation * length(e)).all(axis=0) & ((i == 0) | ~edge)
+        beyond = np.where(is_edge, _ONE, -_ONE) * cross(e[:, None], corner - v1[:, None])
+        clear |= (beyond > deviation * length(e)).all(axis=0) & ((i == 0) | ~is_edge)
 
     # Lines along faces of the body. In the frame of the body the ground moves, on a path that also deviates from a
     # straight line: by its distance times turn² / 8, plus a term for the body's own path.
     offset = np.abs(ground.corner - sweep.c[:, None])
     ground_reach = (offset[0] + offset[1]).max(axis=0)
-    ground_deviation = ((ground_reach + path) * turn * turn + _TWO * turn * path) * _EIGHTH + _NEAR
+    ground_deviation = ((ground_reach + path) * turn * turn + _TWO * turn * path) * _EIGHTH + _CLEARANCE
     separated = np.ones(bodies.normal.shape[1:], np.bool_)
     for frame in ends:
         normal, origin = turned(frame.q, bodies.normal), placed(frame, bodies.corner)

@@ -1,7 +1,10 @@
 """The constants of Box2D, the records that make up a world, and the arithmetic of vectors, rotations and frames.
 
 The constants have the values of b2Settings.h of Box2D 2.3, in meters, seconds and radians. Kernels (kernels/bodies.h)
-have the same constants, records and functions. Vectors are arrays [2, ...], numbers scalars or arrays [...].
+have the same constants, records and functions. Vectors are arrays [2, ...], numbers are scalars or arrays [...].
+
+Fields have the names of Box2D: c is a center of mass, v its velocity, a an angle, w the angular velocity, p the origin
+of a frame, and q a rotation.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +25,8 @@ ANGULAR_SLOP = _F(2.0) / _F(180.0) * PI
 """The angle by which a joint may exceed its limits (b2_angularSlop)."""
 MAX_CORRECTION = _F(0.2)
 """The largest correction of a position in one iteration of the solver."""
-MAX_ANGULAR_CORRECTION = _F(8.0) / _F(180.0) * PI  # likewise, of an angle
+MAX_ANGULAR_CORRECTION = _F(8.0) / _F(180.0) * PI
+"""The largest correction of an angle in one iteration of the solver."""
 MAX_TURN = _F(0.5) * PI
 """The largest rotation of a body in one step."""
 MARGIN = _F(0.1)
@@ -37,7 +41,7 @@ TIME_STEP = _F(1.0 / 50)
 LARGEST = np.finfo(np.float32).max
 """FLT_MAX."""
 SMALLEST = np.finfo(np.float32).eps
-"""FLT_EPSILON. Shorter vectors are not normalized."""
+"""FLT_EPSILON. `unit` does not normalize shorter vectors."""
 
 # Continuous collision: two shapes touch if their distance is within TOLERANCE of TARGET.
 TARGET = max(SLOP, _F(2.0) * SKIN - _F(3.0) * SLOP)
@@ -47,9 +51,9 @@ MAX_BODIES = 5
 MAX_JOINTS = 4
 MAX_CORNERS = 6  # of a body
 MAX_CONTACTS = 64
-"""A contact is a pair of a body and a piece of ground whose boxes overlap. Tasks need far fewer contacts."""
+"""A contact is a pair of a body and a piece of ground with overlapping boxes. Tasks need far fewer contacts."""
 MAX_TOUCHING = 8
-"""The solver uses at most this many contacts of one body, the newest ones."""
+"""The largest number of contacts of one body that the solver uses. Older contacts are left out."""
 MAX_BLOCKS = 40
 """Rectangles on the ground: the obstacles of BipedalWalkerHardcore."""
 MAX_HEIGHTS = 200
@@ -65,45 +69,54 @@ GENERATOR = np.dtype(
 )  # fmt: skip
 """NumPy's PCG64, see `exact.task.Pcg64`."""
 
-# `alpha0` is the time of `c0` and `a0`. Only kernels use it. In Python, `world._Impacts` keeps this time.
+# `alpha0` is the time of `c0` and `a0`, as a share of the step. Only kernels use this field. In Python,
+# `world._Impacts` has this time.
 BODY = np.dtype([
     ("c", _F, 2), ("c0", _F, 2),         # center of mass: now, and at `alpha0`
     ("v", _F, 2), ("force", _F, 2),
     ("low", _F, 2), ("high", _F, 2),     # the box of the broad phase, larger than the body
     ("p", _F, 2), ("sine", _F), ("cosine", _F),  # the frame: position of the origin, rotation
-    ("a", _F), ("a0", _F), ("alpha0", _F),       # angle: now, at `alpha0`; alpha0 is a share of the time step
+    ("a", _F), ("a0", _F), ("alpha0", _F),       # angle: now, and at `alpha0`
     ("w", _F), ("torque", _F),
     ("rested", _F),                      # seconds at rest
-    ("friction", _F, 2),                 # coefficients: with most edges and all blocks; with the first MODEL.base edges
+    ("friction", _F, 2),                 # number 1 on the first MODEL.base edges, number 0 on all other ground
     ("awake", _I), ("moved", _I), ("grounded", _I),
 ])  # fmt: skip
-"""`moved`: the body has a new box, so the broad phase has to look for new contacts.
+"""The state of a body.
 
-`grounded`: 1 if a contact of the body began more recently than one ended, otherwise 0, as Gymnasium's listeners set it.
+`moved`: 1 if the body has a new box, so that the broad phase has to look for new contacts. `grounded`: 1 if a contact
+of the body began more recently than a contact ended, otherwise 0, as Gymnasium's listeners set it.
 """
 
 JOINT = np.dtype([
     ("impulse", _F, 2), ("limit_impulse", _F), ("motor_impulse", _F), ("speed", _F), ("torque", _F),
     ("limit", _I),                       # -1 at the lower limit, 1 at the upper limit, else 0
 ])  # fmt: skip
+"""The state of a joint: the impulses of the last step, and the speed and the largest torque of the motor."""
 
-# A point of contact (b2ManifoldPoint). local: in the frame of the polygon without the reference face.
+# A point of contact (b2ManifoldPoint). local: its position in the frame of the polygon without the reference face. id:
+# the two features that meet at the point, see `contacts`.
 POINT = np.dtype([("local", _F, 2), ("normal_impulse", _F), ("tangent_impulse", _F), ("id", np.uint32)])
 
 CONTACT = np.dtype([
     ("piece", _I), ("body", _I), ("touching", _I), ("enabled", _I),
-    # Continuous collision. impact: the time of impact, a share of the step; 1 if there is none. impacts: their number.
-    # Only kernels use these three fields; in Python, `world._Impacts` keeps them.
+    # Continuous collision. impact: the time of impact, a share of the step; 1 if there is no impact. impacts: the
+    # number of impacts in this step. Only kernels use these three fields. In Python, `world._Impacts` has their values.
     ("impact_known", _I), ("impacts", _I), ("impact", _F),
-    # The manifold. by_body: 1 if the reference face is the body's, 0 if it is the ground's. count: number of points.
-    # normal, local: the normal of the reference face and a point on it, in its own frame.
+    # The manifold, see `contacts`. by_body: 1 if the reference face is the body's, 0 if it is the ground's. count: the
+    # number of points. normal, local: the normal of the reference face and a point on it, in the frame of its polygon.
     ("by_body", _I), ("count", _I), ("normal", _F, 2), ("local", _F, 2), ("points", POINT, 2),
 ])  # fmt: skip
+"""A contact of a body and a piece of ground.
+
+`touching`: 1 if the manifold has a point. `enabled`: 0 if continuous collision ignores the contact until its next
+update.
+"""
 
 # A rectangle on the ground: its corners, the normals of its sides, and its centre, in world coordinates.
 BLOCK = np.dtype([("corner", _F, (4, 2)), ("normal", _F, (4, 2)), ("centroid", _F, 2)])
 
-# `align` gives the layout of the structure in C. The records without it need no padding in C.
+# `align` gives a record the layout of the structure in C. The other records need no padding in C.
 WORLD = np.dtype(
     [
         ("generator", GENERATOR),
@@ -152,8 +165,8 @@ MODEL = np.dtype(
         # The first `base` edges are separate, with two vertices each. All other edges form a chain, which begins with
         # vertex 2 · base.
         ("base", _I),
-        ("body_order", _I, MAX_BODIES), ("joint_order", _I, MAX_JOINTS),  # in which Box2D's island solver visits them
-        ("spacing", _F),                 # of the vertices of the ground; 0 if it is not constant
+        ("body_order", _I, MAX_BODIES), ("joint_order", _I, MAX_JOINTS),  # the orders of Box2D's island solver
+        ("spacing", _F),                 # the distance of neighbouring vertices of the ground; 0 if it is not constant
         ("gravity", _F),                 # at the beginning of an episode
         ("flag", _I),
         ("hull", HULL, MAX_BODIES),
@@ -162,7 +175,7 @@ MODEL = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-"""The constants of a task. The physics does not use `option` and `flag`: the task gives them a meaning."""
+"""The constants of a task. `option` and `flag` have a meaning only in the task; the physics does not use them."""
 
 Number = Any
 """A float32 scalar, or an array."""
@@ -175,7 +188,7 @@ _COSINE = [
 ]
 _QUARTER_TURN = float.fromhex("0x1.921fb54442d18p0")
 _SCALED_QUARTERS_PER_RADIAN = float.fromhex("0x1.45f306dc9c883p+23")
-"""Quarter turns per radian, times 2^24."""
+"""Quarter turns per radian, times 2^24: an angle in units of 2^-24 of a quarter turn."""
 
 
 class Rotation(NamedTuple):
@@ -281,7 +294,7 @@ def frame_around(c: Float32, a: Number, center: Float32) -> Frame:
     Args:
         c: [2, ...], the center of mass in the world.
         a: The angle.
-        center: [2, ...], the center of mass in the frame.
+        center: [2, ...], the center of mass in the frame of the body.
     """
     q = rotation_of(a)
     return Frame(c - turned(q, center), q)
@@ -290,17 +303,18 @@ def frame_around(c: Float32, a: Number, center: Float32) -> Frame:
 def rotation_of(a: Number) -> Rotation:
     """Return the sine and the cosine of an angle.
 
-    Box2D calls sinf and cosf. For |a| < 187 the result has their bits in the GNU C library since version 2.28, which
-    computes short polynomials in float64 and rounds once. For larger angles the last bit may differ. Beyond 1e9, where
-    no body gets, the result is equal everywhere, but no rotation.
+    Box2D calls sinf and cosf. For |a| < 187 the result has the bits of these functions in the GNU C library since
+    version 2.28: they compute short polynomials in float64 and round once. For larger angles the last bit may differ.
+    Beyond 1e9, which no body reaches, the result is the same on every machine, but it is no rotation.
     """
     x = np.float64(a)
     scaled = x * _SCALED_QUARTERS_PER_RADIAN
-    # From 187 on the numbers do not fit in 32 bits, so whole turns are counted apart.
+    # `units` below must fit in 32 bits, so whole turns are subtracted from 187 on. A number plus ROUND, minus ROUND, is
+    # the number rounded to a whole one.
     turns = np.where(np.abs(x) < 187, 0.0, (scaled * 2.0**-26 + ROUND) - ROUND)
     units = scaled - turns * 2.0**26
     fits = np.where(np.abs(units) < 2e9, units, 0.0)  # 0 for a NaN, too
-    n = (fits.astype(np.int32) + 0x800000) >> 24  # quarter turns, rounded
+    n = (fits.astype(np.int32) + 0x800000) >> 24  # quarter turns, rounded: units are 2^-24 of a quarter turn
     r = x - (n + 4.0 * turns) * _QUARTER_TURN
     y = r * (1 - ((n + 1) & 2))  # -r in quarters 1 and 2, where `sine` below has to be -sin(r)
     z = r * r

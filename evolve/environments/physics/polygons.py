@@ -1,8 +1,11 @@
-"""Convex polygons side by side: their shapes and masses, their boxes, and rays that hit them.
+"""Arrays of convex polygons: their shapes and masses, their boxes, and rays that hit them.
 
 Arrays have `MAX_CORNERS` corners for bodies, and four for ground. Copies of the first corner and face pad a polygon
-with fewer corners. They change neither a minimum over corners nor its first index, so most formulas need not know the
-number of corners.
+with fewer corners. The copies change neither a minimum over corners nor the index of the first minimum, so most
+formulas need not know the number of corners.
+
+A task makes the hulls of its bodies by `hull` and `box`, and obstacles by `block`. The pieces of ground of a world are
+numbered: first its blocks, then the edges (`ground_polygons`).
 """
 
 from collections.abc import Sequence
@@ -18,13 +21,13 @@ _ONE, _HALF, _THIRD, _QUARTER = _F(1.0), _F(0.5), _F(1.0) / _F(3.0), _F(0.25)
 
 
 def normals(corners: Float32) -> Float32:
-    """Return the outer normals [n, 2] of the edges of a polygon."""
+    """Return the outer normals [n, 2] of the sides of a polygon. corners: [n, 2], counterclockwise."""
     edges = np.roll(corners, -1, axis=0) - corners
     return np.array([unit(right_of(edge)) for edge in edges])
 
 
 def _area_and_centroid(corners: Float32) -> tuple[Any, Float32]:
-    """Return the area and the centroid [2] of a polygon."""
+    """Return the area and the centroid [2] of a polygon. corners: [n, 2], counterclockwise."""
     area, total = _F(0), np.zeros(2, _F)
     for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
         # The triangle of the origin and one side. Its centroid is (0 + a + b) / 3.
@@ -47,8 +50,9 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     """Return a body as a record of HULL.
 
     Args:
-        corners: [n, 2], counterclockwise. Except in a box, the lowest of the rightmost comes first, as in Box2D.
-        density: Its mass per area.
+        corners: [n, 2], counterclockwise. As in Box2D, the rightmost corner comes first, of several the lowest. A box
+            has another order.
+        density: The mass per area.
         friction: Two coefficients, see `frames.BODY`.
     """
     n = len(corners)
@@ -57,8 +61,8 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     record["count"], record["friction"] = n, friction
     record["corner"], record["normal"] = corners[padded], normals(corners)[padded]
     record["centroid"] = _area_and_centroid(corners)[1]
-    # b2PolygonShape::ComputeMass sums triangles around the mean of the corners, unlike the computation of the centroid.
-    # So `center` and `centroid` may differ in their last bits.
+    # For the mass, b2PolygonShape::ComputeMass sums triangles around the mean of the corners, not around the origin. So
+    # `center` and `centroid` may differ in their last bits.
     middle = np.zeros(2, _F)
     for corner in corners:
         middle += corner
@@ -75,13 +79,13 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     # moves to the center of mass.
     inertia = _F(density) * inertia + mass * (dot(center_of_shape, center_of_shape) - dot(center, center))
     inverse = _F(1.0) / mass
-    # The center again, but rounded as in Box2D, which adds up the shapes of a body.
+    # The same center, but rounded as in Box2D, which computes a mean over the shapes of a body.
     center_of_body = (mass * center_of_shape) * inverse
     record["inverse_mass"] = inverse
     record["center"] = center_of_body
     record["inverse_inertia"] = _F(1.0) / (inertia - mass * dot(center_of_body, center_of_body))
     arms = corners - center_of_body
-    # `distance.stays_clear` needs an upper bound, whatever the rounding.
+    # `distance.stays_clear` needs an upper bound. The factor is larger than any rounding error.
     record["reach"] = np.sqrt(arms[:, 0] * arms[:, 0] + arms[:, 1] * arms[:, 1]).max() * _F(1.001)
     return record
 
@@ -136,7 +140,7 @@ class Boxes(NamedTuple):
 
 
 def vectors(field: Float32) -> Float32:
-    """Return vectors [..., 2] of a record as an array [2, ...]."""
+    """Return vectors [..., 2], a field of records, as an array [2, ...]."""
     return np.moveaxis(field, -1, 0)
 
 
@@ -147,7 +151,7 @@ def hull_polygons(hulls: Any) -> Polygons:
 
 
 def ground_polygons(states: Any, model: Any, worlds: Int64, pieces: Int64) -> Polygons:
-    """Return N pieces of ground: blocks, and edges, which have two corners and no normals.
+    """Return N pieces of ground: blocks, and edges, which have two corners and zeros as normals.
 
     Args:
         states: Records of `frames.WORLD` [k].
@@ -158,7 +162,7 @@ def ground_polygons(states: Any, model: Any, worlds: Int64, pieces: Int64) -> Po
     blocks = states["num_blocks"][worlds]
     edge = pieces - blocks
     is_edge = edge >= 0
-    # For a block, `edge` is negative. The block gets vertex 0 for now; its own corners replace this vertex below.
+    # For a block, `edge` is negative. The block gets vertex 0 here, which its own corners replace below.
     first = np.where(is_edge, first_vertices(model, edge), 0)
     ends = [np.array((model["x"][vertex], states["height"][worlds, vertex])) for vertex in (first, first + 1)]
     corner = np.stack([*ends, ends[0], ends[0]], axis=1)
@@ -172,7 +176,7 @@ def ground_polygons(states: Any, model: Any, worlds: Int64, pieces: Int64) -> Po
 
 
 def first_vertices(model: Any, edges: Int64) -> Int64:
-    """Return the vertices at which edges begin.
+    """Return the numbers of the vertices at which edges begin.
 
     The first `base` edges of the ground are separate, with two vertices each. All other edges form a chain.
     """
@@ -186,7 +190,7 @@ def boxes(corner: Float32) -> Boxes:
 
 
 def widened(box: Boxes) -> Boxes:
-    """Return the boxes of the broad phase, which are larger so that small motions do not change them."""
+    """Return larger boxes for the broad phase: small motions do not change them."""
     return Boxes(box.low - MARGIN, box.high + MARGIN)
 
 
@@ -218,7 +222,7 @@ def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
             share = numerator / denominator
             along = dot((p[:, None] + share * d[:, ray, None]) - v1, e) / dot(e, e)
             hit = (denominator != 0) & (share >= 0) & (share <= 1) & (along >= 0) & (along <= 1)
-        # Gymnasium's callback shortens a ray at each hit, so the nearest edge counts.
+        # The nearest edge counts, because Gymnasium's callback shortens a ray at each hit.
         nearest[ray] = np.where(hit, share, _ONE).min(axis=0)
     return nearest
 
@@ -230,7 +234,7 @@ def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Floa
         states: Records of `frames.WORLD` [k].
         p: [2, k], the point from which the rays of each world begin.
         d: [2, rays, k], the vector from there to the end of each ray.
-        nearest: [rays, k], the shares for other ground.
+        nearest: [rays, k], the shares at which the rays meet other ground.
     """
     for number in range(states["num_blocks"].max(initial=0)):
         block = states["block"][:, number]
@@ -241,9 +245,10 @@ def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Floa
 
 
 def _ray_to_block(corner: Float32, normal: Float32, d: Float32, nearest: Float32) -> Float32:
-    """Return `nearest` [rays, k], or the share after which a ray d [2, rays, k] meets one block of its world.
+    """Return the share after which each ray d [2, rays, k] meets one block of its world; `nearest` if it does not.
 
-    The faces of the block clip the ray. corner: [2, 4, k], relative to the point from which the rays begin.
+    The faces of the block clip the ray: the part from `lower` to `upper` is left. corner: [2, 4, k], relative to the
+    point from which the rays begin.
     """
     lower, upper = np.zeros_like(nearest), nearest
     enters = np.zeros(nearest.shape, np.bool_)
