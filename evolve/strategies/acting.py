@@ -8,9 +8,11 @@ bias to an action. A path contributes the product of its |weights|, and the flow
 Kunin, Yamins & Ganguli, "Pruning Neural Networks without Any Data by Iteratively Conserving Synaptic Flow", 2020,
 section 6). The flow is above 0 if and only if the connection can act.
 
-Recurrent connections lead to infinitely many paths, so only some are followed. Each round follows the paths with one
-recurrent connection more, until a round reaches no further neuron. There are two series of rounds: forwards from the
-observations and biases, and backwards from the actions.
+Recurrent connections lead to infinitely many paths, so the number of recurrent connections in a path is limited. The
+search goes forwards from the observations and biases, and again backwards from the actions. Each round of a search
+allows one recurrent connection more than the round before, until a round reaches no further neuron.
+
+`measure` counts connections for nsga2 and map-elites. `pruning_schedules` prunes by flow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +28,8 @@ from evolve.shapes import Bool, Float64, Int64
 
 _WEIGHTS_AT_ONCE = 2**24  # limits the genomes in memory while connections are counted
 
-ACTING, CONNECTIONS = GENOME_MEASURES = "acting_connections", "connections"
+ACTING, CONNECTIONS = "acting_connections", "connections"
+GENOME_MEASURES = ACTING, CONNECTIONS
 """The names of the measures of genomes; other measures are metrics of episodes."""
 
 
@@ -41,15 +44,16 @@ class Paths:
         """The matrices. Each is one block of weights, or all blocks of coefficients of one learning rule."""
 
         def matrix_of(block: Block) -> object:
-            # A learning rule has a block for each of its coefficients, all between the same two layers.
+            # Only blocks of coefficients have a span. A learning rule has a block for each of its coefficients, all
+            # between the same two layers. Any other block is a matrix of its own, which its start identifies.
             return (block.layer, block.source) if block.span else block.start
 
         return [tuple(group) for _, group in groupby(self.layout.blocks, matrix_of)]
 
     @cached_property
     def sizes(self) -> list[int]:
-        """The number of neurons in each layer. The bias counts, as the last neuron."""
-        # The rows of a matrix belong to its source. The columns belong to the output of its layer l, which has the
+        """The number of neurons in each layer. A bias counts as the last neuron of its layer."""
+        # The rows of a matrix belong to its source. The columns belong to the output of its layer l. The output has the
         # number l + 1 here, because the observation is layer 0.
         sizes: dict[int, int] = {}
         for block, *_ in self.matrices:
@@ -60,6 +64,7 @@ class Paths:
     @cached_property
     def unused(self) -> tuple[int, ...]:
         """The neurons of the last layer that are neither actions nor modulators."""
+        # In a layout without `modulators`, all neurons of the last layer are actions.
         if not hasattr(self.layout, "modulators"):
             return ()
         last = len(self.sizes) - 1
@@ -68,34 +73,35 @@ class Paths:
         return tuple(neuron for neuron in range(first_action) if (last, neuron) not in self.layout.modulators)
 
     def present(self, mask: Bool) -> list[Bool]:
-        """Return the connections that are present in masks [P, W], [P, rows, columns] for each matrix."""
-        found = []
+        """Return the connections that are present in masks [P, W]: for each matrix an array [P, rows, columns]."""
+        masks = []
         for first, *further in self.matrices:
             present = mask[:, first.start : first.stop]
             for block in further:
                 present = present | mask[:, block.start : block.stop]
             # A row or a column of coefficients that several connections share is repeated for each of them.
-            found.append(np.broadcast_to(present.reshape(-1, first.rows, first.columns), (len(mask), *first.shape)))
-        return found
+            masks.append(np.broadcast_to(present.reshape(-1, first.rows, first.columns), (len(mask), *first.shape)))
+        return masks
 
     def acting(self, mask: Bool) -> list[Bool]:
-        """Return the connections that are present in masks [P, W] and can act, [P, rows, columns] for each matrix."""
+        """Return the connections of masks [P, W] that are present and can act: for each matrix [P, rows, columns]."""
         all_present = self.present(mask)
-        # `fed` neurons depend on an observation or a bias; an action depends on `used` neurons. Both begin with the
-        # ends of the paths, and `_spread` adds the neurons that paths reach.
+        # `fed` neurons depend on an observation or a bias; an action depends on `used` neurons. Both are lists of an
+        # array [P, size] for each layer. They begin with the ends of the paths, and `_spread` adds the neurons that
+        # paths reach.
         sources, actions = self._ends
         fed = [np.repeat(neurons[None], len(mask), axis=0) for neurons in sources]
         used = [np.repeat(neurons[None], len(mask), axis=0) for neurons in actions]
         self._spread(all_present, fed, forwards=True)
         self._spread(all_present, used, forwards=False)
-        found = []
+        all_acting = []
         for (block, *_), present in zip(self.matrices, all_present, strict=True):
             _, rows, columns = present.shape
-            # The last neuron of a layer may be a bias, which some matrices do not read, and which no matrix computes.
+            # The last neuron of a layer may be a bias. Some matrices do not read the bias, and no matrix computes it.
             has_input = fed[block.source][:, :rows, None]
             has_use = used[block.layer + 1][:, None, :columns]
-            found.append(present & has_input & has_use)
-        return found
+            all_acting.append(present & has_input & has_use)
+        return all_acting
 
     def count(self, mask: Bool) -> Int64:
         """Return [P]: the number of connections that can act."""
@@ -109,6 +115,7 @@ class Paths:
 
         The flow of a coefficient of a learning rule is the sum over the connections that learn by this rule.
         """
+        # The |weights| [rows, columns] of each block.
         absolute = {b: np.abs(weights[b.start : b.stop]).reshape(b.rows, b.columns) for b in self.layout.blocks}
         # The strength of a connection is its |weight|, or the sum of the |coefficients| of its learning rule.
         strengths = []
@@ -117,33 +124,34 @@ class Paths:
             for block in matrix:
                 strength = strength + absolute[block]
             strengths.append(strength)
-        # The flow through a connection is a product: all paths to its source, its strength, and all paths from its
-        # target.
-        fed, used = self._flows(strengths, forwards=True), self._flows(strengths, forwards=False)
-        found = []
+        # The flow through a connection is a product of three factors: the flow of all paths to its source, its
+        # strength, and the flow of all paths from its target.
+        flow_in, flow_out = self._flows(strengths, forwards=True), self._flows(strengths, forwards=False)
+        flow_of_blocks = []
         for matrix in self.matrices:
             rows, columns = matrix[0].shape
-            paths = fed[matrix[0].source][:rows, None] * used[matrix[0].layer + 1][None, :columns]
+            paths = flow_in[matrix[0].source][:rows, None] * flow_out[matrix[0].layer + 1][None, :columns]
             for block in matrix:
-                # All rows (or columns) share a block of learning rules with one row (or column): sum over them.
+                # If a block of learning rules has only one row (or column), all connections of a column (or row) share
+                # a coefficient: sum over them.
                 paths_of_block = paths
                 if block.rows < rows:
                     paths_of_block = ordered_sum(paths_of_block.T)[None]
                 if block.columns < columns:
                     paths_of_block = ordered_sum(paths_of_block)[:, None]
-                found.append((absolute[block] * paths_of_block).ravel())
-        return np.concatenate(found)
+                flow_of_blocks.append((absolute[block] * paths_of_block).ravel())
+        return np.concatenate(flow_of_blocks)
 
     @cached_property
     def _ends(self) -> tuple[list[Bool], list[Bool]]:
-        """The ends of all paths, [size] for each layer: observations and biases; actions and modulators."""
+        """Both ends of all paths, [size] for each layer: observations and biases, then actions and modulators."""
         sources = [np.zeros(size, np.bool_) for size in self.sizes]
         actions = [np.zeros(size, np.bool_) for size in self.sizes]
-        # The neurons of a layer that no matrix computes are observations or biases.
+        # If no matrix computes a neuron, the neuron is an observation or a bias.
         for layer, neurons in enumerate(sources):
             computed = max((block.shape[1] for block, *_ in self.matrices if block.layer + 1 == layer), default=0)
             neurons[computed:] = True
-        # The last layer may have neurons that are neither actions nor modulators. Modulators may be in any layer.
+        # All used neurons of the last layer are actions or modulators. Other modulators may be in any layer.
         actions[-1][:] = True
         actions[-1][list(self.unused)] = False
         for layer, neuron in getattr(self.layout, "modulators", ()):
@@ -151,7 +159,10 @@ class Paths:
         return sources, actions
 
     def _spread(self, all_present: Sequence[Bool], reached: list[Bool], forwards: bool) -> None:
-        """Add, to the reached neurons [P, size] of each layer, all neurons that follow or precede them."""
+        """Add to the reached neurons [P, size] of each layer all neurons that follow them, or precede them.
+
+        all_present: For each matrix the connections [P, rows, columns] that are present.
+        """
         steps = list(zip(self.matrices, all_present, strict=True))
         if not forwards:
             steps.reverse()
@@ -161,7 +172,8 @@ class Paths:
         while now != before:
             for (block, *_), present in steps:
                 rows, columns = present.shape[1:]
-                # Both are views, so the operations below change `reached`.
+                # The neurons at which the connections begin and end. Both arrays are views, so the operations
+                # below change `reached`.
                 begin, end = reached[block.source][:, :rows], reached[block.layer + 1][:, :columns]
                 if forwards:
                     end |= (present & begin[:, :, None]).any(axis=1)
@@ -170,7 +182,7 @@ class Paths:
             before, now = now, sum(map(np.count_nonzero, reached))
 
     def _flows(self, strengths: Sequence[Float64], forwards: bool) -> list[Float64]:
-        """Return the flow [size] into or out of the neurons of each layer.
+        """Return the flow [size] of each layer: of all paths to a neuron, or, backwards, of all paths from a neuron.
 
         strengths: For each matrix the strengths [rows, columns] of its connections, see `flow`.
         """
@@ -187,7 +199,8 @@ class Paths:
             flows = [neurons.copy() for neurons in ends]
             for (block, *_), strength in steps:
                 rows, columns = strength.shape
-                # A recurrent connection passes on the flow of the earlier round, which has one such connection less.
+                # A recurrent connection passes on the flow of the earlier round: its paths have one such connection
+                # less.
                 incoming = earlier if block.source > block.layer else flows
                 if forwards:
                     flows[block.layer + 1][:columns] += ordered_sum(incoming[block.source][:rows] * strength.T)
@@ -210,22 +223,22 @@ def measure(
         settings: The setting that names each measure, for errors.
     """
     P = len(genomes)
-    found = np.zeros((P, len(names)))
+    measures = np.zeros((P, len(names)))
     # First the metrics of the episodes, which need no genomes.
     for column, (name, setting) in enumerate(zip(names, settings, strict=True)):
         if name not in GENOME_MEASURES:
             if name not in metrics:
                 cure = f"Without episodes, give it to tell: Results(fitness, measures=…), an array [{P}, {len(names)}]."
                 raise InputError(setting, f"{ACTING}, {CONNECTIONS} or a metric of the episodes", name, cure)
-            found[:, column] = metrics[name]
+            measures[:, column] = metrics[name]
     counted = [column for column, name in enumerate(names) if name in GENOME_MEASURES]
     if not counted:
-        return found
-    # A lazy source computes the genomes here, so take only as many at a time as fit in memory.
+        return measures
+    # Then count connections. A lazy source computes the genomes here, so take only as many at a time as fit in memory.
     at_once = max(1, _WEIGHTS_AT_ONCE // genomes.num_weights)
     for first in range(0, P, at_once):
         mask = genomes.take(np.arange(first, min(first + at_once, P))).mask
         for column in counted:
             counts = paths.count(mask) if names[column] == ACTING else np.count_nonzero(mask, axis=1)
-            found[first : first + len(mask), column] = counts
-    return found
+            measures[first : first + len(mask), column] = counts
+    return measures

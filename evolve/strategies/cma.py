@@ -2,15 +2,16 @@
 
 Both search the n connections of an initial genome. The weights of this genome are the first mean m, and all candidates
 share its mask. The champion is m. m is an average over many candidates of all generations, so the lucky fitness of one
-candidate hardly changes m. Weights are float32. A standard deviation is never smaller than the distance of m to the
-next float32. Otherwise all candidates could be equal, and σ would adapt to noise until it vanished or overflowed.
+candidate hardly changes m. Weights are float32. The standard deviation of a weight is never smaller than the distance
+of m to the next float32. Otherwise all candidates could be equal, and σ would adapt to noise until it vanished or
+overflowed.
 
 cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), with the constants of the library
 cmaes. The tutorial computes the root of the covariance C from eigenvectors, whose bits depend on the library and the
 processor. This module uses the Cholesky factor L of C instead, as Krause, Arbonès & Igel do in "CMA-ES with Optimal
 Covariance Update and Storage Complexity" (2016). L takes only products, differences, quotients and square roots, which
-have the same bits on every machine. The weights w_i of the worse half are negative. At first C is 1. mu = floor(P/2).
-x_i is the i-th best candidate; NaN is last.
+have the same bits on every machine. The weights w_i of the worse half are negative. At first C is the identity. mu =
+floor(P/2). x_i is the i-th best candidate; NaN is last. I is the identity matrix.
 
     candidate    m + σ L z, C = L Lᵀ, z ~ N(0, I) from keyed streams
     w'_i         ln((P + 1)/2) - ln i, i = 1 … P; mu_eff = (Σ w'_i)²/Σ w'_i² over i ≤ mu; mu_neg: the same over i > mu
@@ -26,8 +27,9 @@ x_i is the i-th best candidate; NaN is last.
                  c_mu = min(1 - c_1, 2 (mu_eff - 2 + 1/mu_eff)/((n + 2)² + mu_eff))
 
 sep-cma-es: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity" (2008), with its
-parameters. As in the library cmaes, the paper's c_cov is named c_mu, and c_1 is the tutorial's. At first C is 1. mu =
-floor(P/2). x_i is the i-th best candidate; NaN is last. All operations are elementwise:
+parameters. As in the library cmaes, the paper's c_cov is named c_mu, and c_1 is the tutorial's. C stands for the
+diagonal of the covariance, [n], which is 1 at first. mu = floor(P/2). x_i is the i-th best candidate; NaN is last. All
+operations are elementwise:
 
     candidate    m + σ sqrt(C) z, z ~ N(0, I) from keyed streams
     w_i          (ln(mu + 1) - ln i) / Σ_j (ln(mu + 1) - ln j), i = 1 … mu; mu_eff = 1/Σ w_i²
@@ -42,8 +44,9 @@ floor(P/2). x_i is the i-th best candidate; NaN is last. All operations are elem
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
 
-c_mu is limited to 1 - c_1; without the limit it would be larger if P is much larger than n. Sums over candidates have
-the order of their ranks, and use the float32 weights that were evaluated. The exponential function in σ is of float32.
+In sep-cma-es, too, c_mu is at most 1 - c_1: the formula can exceed this limit if P is much larger than n. Sums over
+candidates have the order of their ranks, and use the float32 weights that were evaluated. The exponential function in
+the formula of σ is computed in float32.
 """
 
 import math
@@ -77,7 +80,7 @@ from evolve.strategies.wrapper import RestartOptions
 _MIN_POPULATION = 4  # a smaller population would have only one parent
 _MAX_WEIGHT = 1e30  # also the largest standard deviation
 _MIN_SIGMA = 1e-12  # without a limit, σ could vanish while the covariance grows
-_MIN_PIVOT = 1e-13  # as a share of the variance of a weight; a smaller pivot consists of rounding errors
+_MIN_PIVOT = 1e-13  # of the Cholesky factor, as a share of a weight's variance; a smaller pivot is a rounding error
 _NEAR_ZERO = 1e-8  # added to ‖L⁻¹ y‖², which is 0 for a candidate at the mean
 _MAX_CONNECTIONS = 2_000
 """The largest n. The covariance of 2,000 connections takes 32 MB, and a generation half a second."""
@@ -96,15 +99,15 @@ class SearchedConnections:
     """The n connections of an initial genome of W weights, which a strategy with a covariance searches.
 
     initial: The initial genome (P = 1).
-    places: [n], the columns of the connections, in ascending order.
+    columns: [n], the places of the connections in a genome, in ascending order.
     """
 
     initial: Genomes
-    places: Int64
+    columns: Int64
 
     @classmethod
     def of(cls, initial: Genomes, population: int, strategy: str) -> "SearchedConnections":
-        """Return the connections of an initial genome. strategy: the name of the strategy, for errors.
+        """Return the connections of an initial genome (P = 1). strategy: the name of the strategy, for errors.
 
         Raises InputError if there are too few connections, or too few candidates in the population.
         """
@@ -117,24 +120,24 @@ class SearchedConnections:
         return connections
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.columns)
 
     def weights(self, genome: Genomes) -> Float64:
         """Return [n]: the weights of the connections in a genome (P = 1)."""
-        return genome.weights[0, self.places].astype(np.float64)
+        return genome.weights[0, self.columns].astype(np.float64)
 
-    def within(self, columns: slice) -> tuple[Int64, slice]:
-        """Return the k connections in a slice of columns: their offsets [k] in it, and their slice among all n."""
-        first, last = np.searchsorted(self.places, [columns.start, columns.stop])
-        return self.places[first:last] - columns.start, slice(int(first), int(last))
+    def within(self, part: slice) -> tuple[Int64, slice]:
+        """Return the k connections in a part of a genome: their places [k] in the part, and their slice among all n."""
+        first, stop = np.searchsorted(self.columns, [part.start, part.stop])
+        return self.columns[first:stop] - part.start, slice(int(first), int(stop))
 
     def genomes(self, x: Float32) -> Genomes:
         """Return N genomes with the connection weights x [N, n]."""
         W = self.initial.num_weights
         weights = x
-        if len(self) < W:  # otherwise there are no zeros to fill in, and a copy of large genomes is not needed
+        if len(self) < W:  # otherwise all weights are in x, which is not copied because it may be large
             weights = np.zeros((len(x), W), np.float32)
-            weights[:, self.places] = x
+            weights[:, self.columns] = x
         return Genomes(weights, np.repeat(self.initial.mask, len(x), axis=0))
 
 
@@ -162,28 +165,28 @@ class CmaState:
 
 
 class _CmaRates:
-    """The constants of cma-es, with the names at the top of this module. weights: w_i [P]."""
+    """The constants of cma-es, with the names of the formulas at the top of this module. weights: w_i [P]."""
 
     def __init__(self, n: int, population: int) -> None:
         self.n = n
         self.mu = mu = population // 2
         # w'_i for i = 1 … P: above 0 for the better half, below 0 for the worse half.
         unscaled = log(np.array([(population + 1) / 2])) - log(np.arange(1.0, population + 1))
-        self.mu_eff = mu_eff = _effective(unscaled[:mu])
+        self.mu_eff = mu_eff = _effective_number(unscaled[:mu])
         self.c_sigma = (mu_eff + 2) / (n + mu_eff + 5)
         self.c_c = (4 + mu_eff / n) / (n + 4 + 2 * mu_eff / n)
         self.c_1 = c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
         # As in the library, c_mu stays a little below its limit, 1 - c_1.
         self.c_mu = c_mu = min(1 - c_1 - 1e-8, 2 * (mu_eff - 2 + 1 / mu_eff) / ((n + 2) * (n + 2) + mu_eff))
-        mu_neg = _effective(unscaled[mu:])
+        mu_neg = _effective_number(unscaled[mu:])
         # The smallest of these limits is the factor a of the negative weights.
         limits = 1 + c_1 / c_mu, 1 + 2 * mu_neg / (mu_eff + 2), (1 - c_1 - c_mu) / (n * c_mu)
         best, worst = np.maximum(unscaled, 0), np.minimum(unscaled, 0)
-        # `worst` and its sum are both negative, so the minus sign keeps the weights of the worse half negative.
+        # `worst` and its sum are both negative, so their quotient is positive, and needs the minus sign.
         self.weights: Float64 = best / ordered_sum(best) - worst * (min(limits) / ordered_sum(worst))
 
 
-def _effective(weights: Float64) -> float:
+def _effective_number(weights: Float64) -> float:
     """Return (Σ w)²/Σ w² of weights w [k]: the number of equal weights that would give a mean the same variance."""
     total = float(ordered_sum(weights))
     return total * total / float(ordered_sum(weights * weights))
@@ -223,25 +226,26 @@ class Cma(EvolutionStrategy[CmaState]):
         """Return candidates, drawn around the mean."""
         candidates = requested_candidates(self._P, candidates)
         z = normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, candidates, self._n).astype(np.float64)
-        # Row i becomes L z_i. `add_outer` adds in a fixed order, so the result has the same bits on every machine.
-        shaped = np.zeros_like(z)
-        add_outer(shaped, z.T, self._factor_of(state))
-        return self._genomes(state.mean + state.progress.sigma * shaped)
+        # Row i of `steps` becomes L z_i. `add_outer` adds in a fixed order, so all machines get the same bits.
+        steps = np.zeros_like(z)
+        add_outer(steps, z.T, self._factor_of(state))
+        return self._genomes(state.mean + state.progress.sigma * steps)
 
     def tell(self, state: CmaState, genomes: GenomeSource, results: Results) -> CmaState:
         """Adapt mean, step size and covariance. The covariance needs all candidates at once."""
         check_population(genomes, results, self._P, self._W)
         r, n, sigma = self._rates, self._n, state.progress.sigma
         # x_i and y_i of the formulas, the best candidate first.
-        x = genomes.take(ranking(results.fitness)).weights[:, self._connections.places].astype(np.float64)
+        x = genomes.take(ranking(results.fitness)).weights[:, self._connections.columns].astype(np.float64)
         steps = (x - state.mean) / sigma
         y = ordered_sum((r.weights[: r.mu, None] * steps[: r.mu]).T)
         # Row 0 is L⁻¹ y, for p_σ. The other rows are L⁻¹ y_i of the worse half, for the lengths in v_i.
         whitened = solve(self._factor_of(state), np.concatenate([y[None], steps[r.mu :]]))
-        p_sigma, p_c, progress, h = _adapted(state, r, y, whitened[0])
-        kept = 1 - r.c_1 - r.c_mu * float(ordered_sum(r.weights)) + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
+        p_sigma, p_c, progress, h = _next_paths(state, r, y, whitened[0])
+        # The next covariance: first a share of the old one and the term of p_c, then the terms of all candidates.
+        old_share = 1 - r.c_1 - r.c_mu * float(ordered_sum(r.weights)) + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         # Below the diagonal the sum lacks the old covariance, but `_bounded` stores only the upper half.
-        covariance = kept * self._upper(state) + (r.c_1 * p_c)[:, None] * p_c
+        covariance = old_share * self._upper(state) + (r.c_1 * p_c)[:, None] * p_c
         shares = r.c_mu * r.weights
         lengths = ordered_sum(whitened[1:] * whitened[1:])
         shares[r.mu :] *= np.where(shares[r.mu :] < 0, n / (lengths + _NEAR_ZERO), 1)
@@ -254,8 +258,8 @@ class Cma(EvolutionStrategy[CmaState]):
 
     @cached_property
     def _rates(self) -> _CmaRates:
-        # Not in the constructor: strategies are also made for estimates (`bytes_per_weight`), and in a population that
-        # is too large to be played, the weights w_i [P] may not fit in memory.
+        # Not in the constructor: `bytes_per_weight` makes strategies, too, to estimate their memory. If the population
+        # is far too large, the weights w_i [P] would not fit in memory.
         return _CmaRates(self._n, self._P)
 
     def _genomes(self, x: Float64) -> Genomes:
@@ -273,7 +277,10 @@ class Cma(EvolutionStrategy[CmaState]):
         return cholesky(upper, _MIN_PIVOT * np.diagonal(upper))
 
     def _bounded(self, mean: Float64, p_sigma: Float64, p_c: Float64, C: Float64, progress: CmaProgress) -> CmaState:
-        """Return a state whose standard deviations are not below the resolution of float32, nor above `_MAX_WEIGHT`."""
+        """Return a state with standard deviations from the resolution of float32 to `_MAX_WEIGHT`.
+
+        C: [n, n], of which only the upper half counts. The caller has made C for this call, so C may change in place.
+        """
         mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
         variances = np.diagonal(C)
         largest = math.sqrt(float(variances.max()))
@@ -282,16 +289,15 @@ class Cma(EvolutionStrategy[CmaState]):
         # σ².
         spacing = np.spacing(np.abs(mean).astype(np.float32))
         resolution = spacing.astype(np.float64) / sigma
-        # The caller has made C for this call, so the diagonal may change in place.
         np.fill_diagonal(C, np.maximum(variances, resolution * resolution))
         upper = C[np.triu_indices(self._n)]
         return CmaState(mean, p_sigma, p_c, upper, CmaProgress(sigma, progress.generations))
 
 
-def _adapted(
+def _next_paths(
     state: CmaState, rates: "_CmaRates | _SepRates", y: Float64, whitened: Float64
 ) -> tuple[Float64, Float64, CmaProgress, float]:
-    """Return the next p_σ, p_c and progress, and h: 0 if p_σ is so long that p_c must not grow, else 1.
+    """Return the next p_σ, p_c and progress, and h, which is 0 if p_σ is so long that p_c must not grow, else 1.
 
     Args:
         state: The state before the generation.
@@ -327,7 +333,7 @@ class SepCmaState(CmaState):
 
 
 class _SepRates:
-    """The constants of sep-cma-es, with the names at the top of this module. weights: w_i [mu]."""
+    """The constants of sep-cma-es, with the names of the formulas at the top of this module. weights: w_i [mu]."""
 
     def __init__(self, n: int, population: int) -> None:
         self.n = n
@@ -361,8 +367,8 @@ class SepCma(EvolutionStrategy[SepCmaState]):
             layout: The layout of the genomes.
             population: P.
             seed: The seed of the streams.
-            dimensions: The n of the formulas, by default the number of connections. map-elites gives the number of
-                connections that an emitter keeps, because all other weights stay 0.
+            dimensions: The n of the formulas, by default the number of connections. map-elites passes a smaller number,
+                the connections of an emitter, because all other weights stay 0.
         """
         super().__init__(layout, population, seed)
         self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")
@@ -378,7 +384,8 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
     def _initial_state(self, initial: Genomes) -> SepCmaState:
         mean, zeros = self._connections.weights(initial), np.zeros(self._n)
-        return _limited(mean, zeros, zeros, np.ones(self._n), CmaProgress(self._options.sigma, generations=0))
+        progress = CmaProgress(self._options.sigma, generations=0)
+        return self._bounded(SepCmaState(mean, zeros, zeros, np.ones(self._n), progress))
 
     def ask(self, state: SepCmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""
@@ -391,11 +398,11 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
     def sums(self, state: SepCmaState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [N, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in N columns; 0 in a column without a connection."""
-        # A stream has a deviate for each connection, and none for an absent one. So `first` below counts connections.
-        columns_of_sums, connections = self._connections.within(columns)
+        rows_of_total, connections = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))
-        total[columns_of_sums] = moments_about_centre(
+        # A stream has a deviate for each connection, and none for an absent one. So `first` counts connections.
+        total[rows_of_total] = moments_about_centre(
             state.mean[connections],
             np.sqrt(state.covariance[connections]),
             np.full(len(best), state.progress.sigma),
@@ -409,19 +416,18 @@ class SepCma(EvolutionStrategy[SepCmaState]):
     def tell(self, state: SepCmaState, genomes: GenomeSource, results: Results) -> SepCmaState:
         """Adapt mean, step size and covariance."""
         check_population(genomes, results, self._P, self._W)
+        r, sigma, columns = self._rates, state.progress.sigma, self._connections.columns
+        # σ y and σ² y² of the formulas.
         if results.sums is None:  # no worker has computed them
-            best, places = self._best(results.fitness), self._connections.places
-            moved, squares = weighted_moments(genomes, best, self._rates.weights, state.mean, places).T
+            moments = weighted_moments(genomes, self._best(results.fitness), r.weights, state.mean, columns)
         else:
-            moved, squares = results.sums[self._connections.places].T
-        r = self._rates
-        sigma = state.progress.sigma
-        # `moved` is σ y of the formulas, and `squares` is σ² y².
-        y = moved / sigma
-        p_sigma, p_c, progress, h = _adapted(state, r, y, y / np.sqrt(state.covariance))
-        kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
-        covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))
-        return _limited(state.mean + moved, p_sigma, p_c, covariance, progress)
+            moments = results.sums[columns]
+        first_moment, second_moment = moments.T
+        y = first_moment / sigma
+        p_sigma, p_c, progress, h = _next_paths(state, r, y, y / np.sqrt(state.covariance))
+        old_share = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
+        covariance = old_share * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (second_moment / (sigma * sigma))
+        return self._bounded(SepCmaState(state.mean + first_moment, p_sigma, p_c, covariance, progress))
 
     def champion(self, state: SepCmaState) -> Genomes:
         """Return the mean."""
@@ -430,9 +436,27 @@ class SepCma(EvolutionStrategy[SepCmaState]):
     def distribution(self, state: SepCmaState) -> tuple[Float64, Float64]:
         """Return mean and standard deviation of each weight, both [W]; 0 and 1 for an absent connection."""
         mean, deviation = np.zeros(self._W), np.ones(self._W)
-        mean[self._connections.places] = state.mean
-        deviation[self._connections.places] = state.progress.sigma * np.sqrt(state.covariance)
+        mean[self._connections.columns] = state.mean
+        deviation[self._connections.columns] = state.progress.sigma * np.sqrt(state.covariance)
         return mean, deviation
+
+    @staticmethod
+    def _bounded(state: SepCmaState) -> SepCmaState:
+        """Return the state with standard deviations limited: from the resolution of float32 to `_MAX_WEIGHT`."""
+        mean = np.clip(state.mean, -_MAX_WEIGHT, _MAX_WEIGHT)
+        sigma = min(max(state.progress.sigma, _MIN_SIGMA), _MAX_WEIGHT)
+        resolution = np.spacing(np.abs(mean).astype(np.float32))
+        # All standard deviations here are in units of σ. The smallest variance is computed in float32, as in published
+        # runs, to keep their bits. If float32 cannot hold it, as near a weight of 0, it is computed in float64.
+        smallest, exact_smallest = resolution / sigma, resolution.astype(np.float64) / sigma
+        largest = _MAX_WEIGHT / sigma
+        with np.errstate(over="ignore"):
+            variance = smallest * smallest
+        in_range = (variance >= np.finfo(np.float32).tiny) & (variance < np.inf)
+        smallest_variance = np.where(in_range, variance, exact_smallest * exact_smallest)
+        covariance = np.clip(state.covariance, smallest_variance, largest * largest)
+        progress = CmaProgress(sigma, state.progress.generations)
+        return SepCmaState(mean, state.p_sigma, state.p_c, covariance, progress)
 
     @cached_property
     def _rates(self) -> _SepRates:
@@ -441,23 +465,6 @@ class SepCma(EvolutionStrategy[SepCmaState]):
     def _best(self, fitness: Float64) -> Int64:
         """Return [mu]: the best candidates, best first."""
         return ranking(fitness)[: len(self._rates.weights)]
-
-
-def _limited(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress) -> SepCmaState:
-    """Return a state whose standard deviations are not below the resolution of float32, nor above `_MAX_WEIGHT`."""
-    mean = np.clip(mean, -_MAX_WEIGHT, _MAX_WEIGHT)
-    sigma = min(max(progress.sigma, _MIN_SIGMA), _MAX_WEIGHT)
-    resolution = np.spacing(np.abs(mean).astype(np.float32))
-    # All standard deviations here are in units of σ. The square of the smallest one is float32, as in published runs.
-    # If float32 cannot hold this square, as near a weight of 0, the square is float64.
-    smallest, exact_smallest = resolution / sigma, resolution.astype(np.float64) / sigma
-    largest = _MAX_WEIGHT / sigma
-    with np.errstate(over="ignore"):
-        square = smallest * smallest
-    in_range = (square >= np.finfo(np.float32).tiny) & (square < np.inf)
-    least = np.where(in_range, square, exact_smallest * exact_smallest)
-    covariance = np.clip(covariance, least, largest * largest)
-    return SepCmaState(mean, p_sigma, p_c, covariance, CmaProgress(sigma, progress.generations))
 
 
 def _power(x: float, exponent: int) -> float:

@@ -4,7 +4,7 @@
 al., "Deep Neuroevolution", 2017, algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the
 second version of the script of 2020 with which this project began.
 
-A generation consists of survivors and children. The elite are the genomes of a generation with the best scores. `ga`
+A generation consists of survivors and children. The elite of a generation is the genomes with the best scores. `ga`
 and `umda` take the parents of the next generation from the elite. The best of the elite also survive: they are
 evaluated again, so a lucky score does not last. The score of a genome is its mean fitness over all generations in which
 it was evaluated.
@@ -14,6 +14,8 @@ of its first generation. This shrinks a single high fitness towards the mean unt
 
 A search may begin with a given genome (`StartLayout`). At first the elite is this genome alone: the genome is candidate
 0 of generation 0, and the other candidates are its children.
+
+`nsga2` and `prune` have the base class `Elitist`, too.
 """
 
 from collections.abc import Mapping
@@ -51,7 +53,7 @@ class ScoredGenomes:
 
     @classmethod
     def evaluated(cls, genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
-        """Return N genomes after one evaluation, with their fitness [N] and, if traces are used, traces [N, T]."""
+        """Return N genomes after one evaluation. traces: [N, T]; None if traces are not used."""
         N = len(genomes)
         return cls(genomes, np.zeros((N, 0), np.float32) if traces is None else traces, fitness, np.ones(N, np.int64))
 
@@ -59,7 +61,7 @@ class ScoredGenomes:
     def initial(cls, layout: GenomeLayout, T: int = 0) -> "ScoredGenomes":
         """Return the elite before generation 0: the genome of a `StartLayout`, or no genome.
 
-        T: The number of a genome's traces.
+        T: The number of traces of each genome.
         """
         genomes = layout.genome if isinstance(layout, contract.StartLayout) else no_genomes(layout.num_weights)
         N = len(genomes)
@@ -75,11 +77,11 @@ class ScoredGenomes:
 
     @property
     def evaluated_before(self) -> "ScoredGenomes":
-        """All genomes except a given genome that no generation has evaluated yet."""
+        """All genomes, but not a given genome that no generation has evaluated yet."""
         return self if self.count.all() else self.take(np.flatnonzero(self.count))
 
     def take(self, which: NDArray[np.intp]) -> "ScoredGenomes":
-        """Return the genomes at the places `which` [n], in this order."""
+        """Return n of the genomes, in this order. which: [n], their places among the N genomes."""
         return ScoredGenomes(self.genomes.take(which), self.traces[which], self.total[which], self.count[which])
 
     def best(self, n: int) -> "ScoredGenomes":
@@ -100,22 +102,26 @@ class ScoredGenomes:
 
         Fitness that is not finite does not count in that mean.
         """
+        # If the sum of the fitness overflows, the mean is infinite, and 0 · mean would be NaN.
         if not prior:
-            return self  # otherwise 0 · mean would be NaN if the sum of the fitness overflows to infinity
+            return self
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
 
     def with_evaluation(self, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
-        """Return the genomes after another evaluation of the first n, with fitness [n] and, if used, traces [n, T]."""
+        """Return the genomes after another evaluation of the first n of them.
+
+        fitness: [n]. traces: [n, T]; None if traces are not used.
+        """
         n = len(fitness)
         # Copies, because a state must not change.
-        total, count, newest = self.total.copy(), self.count.copy(), self.traces.copy()
+        total, count, newest_traces = self.total.copy(), self.count.copy(), self.traces.copy()
         total[:n] += fitness
         count[:n] += 1
         if traces is not None:
-            newest[:n] = traces
-        return ScoredGenomes(self.genomes, newest, total, count)
+            newest_traces[:n] = traces
+        return ScoredGenomes(self.genomes, newest_traces, total, count)
 
 
 class ElitistOptions(Options):
@@ -155,26 +161,26 @@ class Elitist(contract.Strategy[contract.State]):
         self._prior = prior
 
     def survivors(self, state: contract.State) -> int:
-        """Return the number of leading candidates of the next generation that were evaluated before."""
+        """Return n: candidates 0 to n - 1 of the next generation were evaluated before."""
         # A count of 0 marks a given genome that no generation has evaluated yet.
-        return self._num_kept(state) if self._elite(state).count.all() else 0
+        return self._num_copies(state) if self._elite(state).count.all() else 0
 
     def ask(self, state: contract.State, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: the survivors and then the children. If there is no elite, all are initial genomes."""
         candidates = contract.requested_candidates(self._P, candidates)
-        kept, elite = self._num_kept(state), self._elite(state).genomes
-        if not kept:
+        num_copies, elite = self._num_copies(state), self._elite(state).genomes
+        if not num_copies:
             return contract.initial_genomes(self._layout, self._seed, generation, candidates)
-        old = candidates < kept
-        if old.all():
+        is_copy = candidates < num_copies
+        if is_copy.all():
             return elite.take(candidates)
-        children = self._children(state, generation, candidates[~old])
-        if not old.any():
+        children = self._children(state, generation, candidates[~is_copy])
+        if not is_copy.any():
             return children
-        return contract.interleaved(old, elite.take(candidates[old]), children)
+        return contract.interleaved(is_copy, elite.take(candidates[is_copy]), children)
 
     def champion(self, state: contract.State) -> Genomes:
-        """Return the best genome of the elite. Raises InputError before the first `tell`, which chooses an elite."""
+        """Return the best genome of the elite. Raises InputError if there is no elite, as before the first `tell`."""
         self._require_elite(state)
         return self._elite(state).genomes.take(np.zeros(1, np.intp))
 
@@ -182,10 +188,10 @@ class Elitist(contract.Strategy[contract.State]):
         if not len(self._elite(state)):
             raise InputError("state", "a state that `tell` has returned", "a state without evaluated genomes")
 
-    def _num_kept(self, state: contract.State) -> int:
-        """Return the number of leading candidates of the next generation that are copies of the elite.
+    def _num_copies(self, state: contract.State) -> int:
+        """Return n: candidates 0 to n - 1 of the next generation are copies of the elite.
 
-        These are the survivors, or in generation 0 the given genome of a search.
+        The copies are the survivors, or in generation 0 the given genome of a search.
         """
         return min(self._most_survivors, len(self._elite(state)))
 
@@ -194,7 +200,7 @@ class Elitist(contract.Strategy[contract.State]):
         raise NotImplementedError
 
     def _children(self, state: contract.State, generation: int, candidates: Int64) -> Genomes:
-        """Return children [n] for the candidates [n]. The elite is not empty."""
+        """Return the children with the candidate numbers [n]. The elite is not empty."""
         raise NotImplementedError
 
 
@@ -211,7 +217,7 @@ class EliteOnly(Elitist[ScoredGenomes]):
         """Score the survivors again, and keep the best of the survivors and the new candidates."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
         n, fitness = self.survivors(state), results.fitness
-        # Candidate i < n is genome i of the elite, see `ask`. The other genomes of the elite are dropped.
+        # Candidate i < n is genome i of the elite, see `ask`. The rest of the elite was not evaluated, and is dropped.
         survivors = state.take(np.arange(n)).with_evaluation(fitness[:n])
         # Only the best new candidates can enter the elite, so a lazy source computes only their genomes.
         best = n + contract.ranking(fitness[n:])[: self._elite_size]
@@ -229,12 +235,12 @@ class EliteOnly(Elitist[ScoredGenomes]):
     def _elite(self, state: ScoredGenomes) -> ScoredGenomes:
         return state
 
-    def _parents(self, num_parents: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Int64:
-        """Return the place [n] in the elite of each candidate's parent, drawn uniformly from the best `num_parents`."""
-        kept = self._num_kept(state)
+    def _parents(self, num_parents: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
+        """Return copies of the parents of n candidates, drawn uniformly from the best `num_parents` of the elite."""
+        num_copies = self._num_copies(state)
         # All children share one stream. So draw the parents of all, and return the parents of the given candidates.
-        drawn = Stream(self._seed, Purpose.PARENTS, generation).below(num_parents, self._P - kept)
-        return drawn[candidates - kept]
+        places = Stream(self._seed, Purpose.PARENTS, generation).below(num_parents, self._P - num_copies)
+        return state.genomes.take(places[candidates - num_copies])
 
 
 class RandomOptions(ElitistOptions):
@@ -264,7 +270,7 @@ class GaOptions(ElitistOptions, StartOptions):
 
 
 class Ga(EliteOnly):
-    """The genetic algorithm for P = `population` candidates of a layout."""
+    """ga, the genetic algorithm, for P = `population` candidates of a layout."""
 
     def __init__(self, options: GaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         size = max(options.parents, options.survivors)
@@ -279,16 +285,18 @@ class Ga(EliteOnly):
         options.check_combinations()
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
-        num_parents = min(self._num_parents, len(state))
-        # `take` copies, so the noise does not change the elite.
-        children = state.genomes.take(self._parents(num_parents, state, generation, candidates))
+        # Copies of the parents, to which noise is added.
+        children = self._parents(min(self._num_parents, len(state)), state, generation, candidates)
         key = self._seed, Purpose.WEIGHT_NOISE, generation
         add_noise(children.weights, children.mask, self._weight_noise, key, candidates)
         return children
 
 
 class UmdaOptions(Options):
-    """Settings of `[strategy]` for umda. The 2020 script had mask_noise 0.1, min_probability 0.05, weight_noise 0."""
+    """Settings of `[strategy]` for umda.
+
+    The script of 2020 had mask_noise 0.1, min_probability 0.05 and weight_noise 0.
+    """
 
     aliases: ClassVar[Mapping[str, str]] = {"rarest": "min_probability"}
 
@@ -303,19 +311,19 @@ class UmdaOptions(Options):
 
 
 class Umda(EliteOnly):
-    """The estimation of distribution algorithm for P = `population` candidates of a layout."""
+    """umda, the estimation of distribution algorithm, for P = `population` candidates of a layout."""
 
     def __init__(self, options: UmdaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        K = ceil_div(population, 8)  # as in prune
+        K = ceil_div(population, 8)  # the size of the elite, as of the leaderboard in prune
         super().__init__(layout, population, seed, size=K, survivors=K, prior=options.prior_evaluations)
         self._options = options
         self._cached_probability = contract.NewestValue(self.connection_probability)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         probability = self._cached_probability(state, generation)
-        parents = state.genomes.take(self._parents(len(state), state, generation, candidates))
+        parents = self._parents(len(state), state, generation, candidates)
         streams = Streams(self._seed, Purpose.MASKS, generation, candidates)
-        # A connection is present if its uniform number is below its probability.
+        # A connection is present if its uniform random number is below its probability.
         mask = ~streams.at_least(probability, self._layout.num_weights)
         # A new connection, which the parent lacks, begins with a standard normal weight.
         np.copyto(parents.weights, streams.normal_rows(self._layout.num_weights), where=mask & ~parents.mask)
@@ -330,5 +338,5 @@ class Umda(EliteOnly):
         noise = Stream(self._seed, Purpose.MASKS, generation).normal(self._layout.num_weights)
         mean = np.count_nonzero(state.genomes.mask, axis=0) / len(state)
         noisy = mean + self._options.mask_noise * noise.astype(np.float64)
-        least = self._options.min_probability
-        return np.clip(noisy, least, 1 - least)
+        min_probability = self._options.min_probability
+        return np.clip(noisy, min_probability, 1 - min_probability)

@@ -2,19 +2,20 @@
 
 Mouret and Clune, "Illuminating Search Spaces by Mapping Elites" (2015). `descriptors` name D numbers that describe a
 candidate: metrics averaged over its episodes, or numbers of connections. These numbers select a cell of the archive,
-which is a grid. The candidate takes this cell if the cell is empty, or if the candidate is fitter than the elite there.
+which is a grid of D dimensions. The candidate takes this cell if the cell is empty, or if the candidate is fitter than
+the elite there.
 
-    cell       in each dimension floor(cells · (number - low) / (high - low)), [low, high] the bounds; a number outside
-               the bounds is in the first or the last cell. A candidate with a NaN has no cell
+    cell       in each dimension floor(cells · (number - low) / (high - low)), [low, high] the bounds. A number outside
+               the bounds is in the first or the last cell. A candidate with a NaN among its numbers has no cell
     parents    two elites for each child, drawn uniformly from the filled cells
     child      x + `weight_noise` · n + `line_noise` · m · (y - x), x and y the parents. Each weight has its own n, and
-               all weights of the child share one m; n and m are from N(0, 1). The child has the connections of x.
+               all weights of the child share one m; n, m ~ N(0, 1). The child has the connections of x.
                (Vassiliades and Mouret, "Discovering the Elite Hypervolume by Leveraging Interspecies Correlation",
                2018)
 
 Of candidates of equal fitness the first one takes the cell. A candidate of equal fitness does not replace an elite. An
-elite is not evaluated again, so the fitness of a cell never falls. As a lucky episode may fill a cell, give each
-candidate several episodes. The champion is the elite of the largest fitness; of equal elites, the one in the first
+elite is not evaluated again, so the fitness of a cell never falls. A lucky episode may thus fill a cell for good: give
+each candidate several episodes. The champion is the elite of the largest fitness; of equal elites, the one in the first
 cell.
 
 With `emitters` = K about half of the candidates come from K emitters. An emitter is a search by sep-cma-es (Fontaine,
@@ -23,9 +24,9 @@ first floor(P/(2K)) candidates come from the first emitter, and so on. All other
 
     start      at a random elite, whose connections it keeps, with σ = `sigma`
     order      of its candidates: first the candidates that find an empty cell, the best fitness first; then the
-               candidates in filled cells, the largest gain first; then candidates without a cell or with a NaN. The
-               gain is the fitness minus the fitness of the elite in the cell. All are compared with the archive before
-               this generation
+               candidates in filled cells, the largest gain first; then candidates without a cell, or with the fitness
+               NaN. The gain is the fitness minus the fitness of the elite in the cell. All are compared with the
+               archive before this generation
     update     sep-cma-es by this order. Its parents are the first half, even if fewer than half entered the archive
     restart    if none of its candidates found an empty cell or a gain above 0
 """
@@ -49,22 +50,22 @@ from evolve.strategies import strategy as contract
 from evolve.strategies.acting import ACTING, GENOME_MEASURES, Paths, measure
 from evolve.strategies.cma import SepCma, SepCmaOptions, SepCmaState
 
-_CELLS = 16  # in each dimension, by default
+_DEFAULT_CELLS = 16  # in each dimension
 _MAX_CELLS = 2**17
 _MIN_PER_EMITTER = 4  # the smallest number of candidates of an emitter
 
-Limits = Annotated[tuple[float, float], Field(strict=False)]
+Range = Annotated[tuple[float, float], Field(strict=False)]
 
 
 class MapElitesOptions(Options):
     """Settings of `[strategy]` for map-elites."""
 
     descriptors: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=8)] = (ACTING,)
-    """The numbers that describe a candidate: names in env.metrics, "acting_connections" or "connections". Name
-    metrics: children have the connections of a parent, so most networks have a single cell without metrics."""
+    """The numbers that describe a candidate: names in env.metrics, "acting_connections" or "connections". Children have
+    the connections of a parent, so without metrics most networks have a single cell."""
     cells: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = ()
     """The number of cells along each descriptor; by default 16."""
-    bounds: Annotated[tuple[Limits, ...], Field(strict=False)] = ()
+    bounds: Annotated[tuple[Range, ...], Field(strict=False)] = ()
     """The range [low, high] of each descriptor; by default [0, 1], or [0, W] for a number of connections."""
     weight_noise: float = Field(0.1, ge=0, le=1e6)
     """The standard deviation of the noise that is added to a weight."""
@@ -77,7 +78,7 @@ class MapElitesOptions(Options):
 
 
 def cells_of(measures: Float64, bounds: Float64, grid: Int64) -> Int64:
-    """Return [P]: the number of each candidate's cell; -1 for a NaN. Along the last axis, the numbers are consecutive.
+    """Return [P]: the number of each candidate's cell in row-major order of the grid; -1 if a descriptor is NaN.
 
     Args:
         measures: [P, D], the descriptors of the candidates.
@@ -145,7 +146,12 @@ class Archive:
 
 
 class MapElites(contract.Strategy[Archive]):
-    """The strategy for P = `population` candidates of a layout; `grid` [D] is the number of cells per descriptor."""
+    """map-elites for P = `population` candidates of a layout.
+
+    Attributes:
+        grid: [D], the number of cells along each descriptor.
+        bounds: [D, 2], the range of each descriptor.
+    """
 
     portable = True
     traces = "none"
@@ -156,23 +162,23 @@ class MapElites(contract.Strategy[Archive]):
         self._options, self._layout, self._P, self._seed = options, layout, population, seed
         self.measured = options.descriptors
         ranges = [(0.0, float(layout.num_weights) if name in GENOME_MEASURES else 1.0) for name in self.measured]
-        self.grid: Int64 = np.array(options.cells or [_CELLS] * len(ranges), np.int64)
+        self.grid: Int64 = np.array(options.cells or [_DEFAULT_CELLS] * len(ranges), np.int64)
         self.bounds: Float64 = np.array(options.bounds or ranges, np.float64)
         self.capacity = self._num_cells = math.prod(self.grid.tolist())
         self._paths = Paths(layout)
         # A cache: the parents of all children are drawn once for each generation.
         self._parents_of = contract.NewestValue(self._draw_parents)
         K = options.emitters
-        self._per_emitter = population // 2 // K if K else 0  # candidates of each emitter
+        self._per_emitter = population // 2 // K if K else 0  # the number of candidates of each emitter
         if K and self._per_emitter < _MIN_PER_EMITTER:
             expected = f"at most {population // (2 * _MIN_PER_EMITTER)} with a population of {population}"
-            raise InputError("strategy.emitters", expected, K, f"Each makes {_MIN_PER_EMITTER} candidates or more.")
+            raise InputError("strategy.emitters", expected, K, f"Each needs at least {_MIN_PER_EMITTER} candidates.")
         if K:
             self._cma_of(np.ones(layout.num_weights, np.bool_))  # raises InputError for too few weights
 
     @staticmethod
     def validate(options: MapElitesOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout without weights, a grid that does not fit, and a setting without effect."""
+        """Raise InputError for a layout without weights, settings that do not fit together, and one without effect."""
         contract.require_evolved_weights(layout, "map-elites")
         if options.sigma != MapElitesOptions().sigma and not options.emitters:
             raise InputError("strategy.emitters", "1 or more, if there is a sigma", options.emitters)
@@ -180,12 +186,12 @@ class MapElites(contract.Strategy[Archive]):
         if len(set(options.descriptors)) < D:
             raise InputError("strategy.descriptors", "different names", list(options.descriptors))
         for name in ("cells", "bounds"):
-            given = getattr(options, name)
-            if given and len(given) != D:
-                raise InputError(f"strategy.{name}", f"one value for each of {D} descriptors", list(given))
+            values = getattr(options, name)
+            if values and len(values) != D:
+                raise InputError(f"strategy.{name}", f"one value for each of {D} descriptors", list(values))
         if any(not -np.inf < low < high < np.inf for low, high in options.bounds):
             raise InputError("strategy.bounds", "two finite numbers each, the smaller first", list(options.bounds))
-        grid = options.cells or (_CELLS,) * D
+        grid = options.cells or (_DEFAULT_CELLS,) * D
         if math.prod(grid) > _MAX_CELLS:
             raise InputError("strategy.cells", f"at most {_MAX_CELLS:,} cells in all", list(grid))
 
@@ -214,7 +220,7 @@ class MapElites(contract.Strategy[Archive]):
             first = second = contract.initial_genomes(self._layout, self._seed, generation, candidates)
             if not has_start:
                 return first
-        # From the stream of a candidate come first m, for the line, and then n, for each weight.
+        # The children. From the stream of a candidate come first m, for the line, and then n, for each weight.
         noise = Streams(self._seed, Purpose.WEIGHT_NOISE, generation, candidates)
         steps = np.float32(self._options.line_noise) * noise.normal_rows(1)
         weights = first.weights + np.float32(self._options.weight_noise) * noise.normal_rows(self._layout.num_weights)
@@ -223,12 +229,12 @@ class MapElites(contract.Strategy[Archive]):
         mask = first.mask
         # The candidates of the emitters replace the children that were computed for their rows.
         for number, emitter in enumerate(state.emitters):
-            own = np.flatnonzero(candidates // self._per_emitter == number)
-            sigma: Float64 = np.full(len(own), emitter.state.progress.sigma)
+            rows = np.flatnonzero(candidates // self._per_emitter == number)
+            sigma: Float64 = np.full(len(rows), emitter.state.progress.sigma)
             centre, scale = emitter.state.mean, np.sqrt(emitter.state.covariance)
             key = self._seed, Purpose.WEIGHT_NOISE, generation
-            weights[own] = perturbed(centre, emitter.mask, sigma, key, candidates[own], scale)
-            mask[own] = emitter.mask
+            weights[rows] = perturbed(centre, emitter.mask, sigma, key, candidates[rows], scale)
+            mask[rows] = emitter.mask
         weights[~mask] = 0
         if has_start and not len(state):  # the given genome itself is candidate 0
             weights[candidates == 0] = first.weights[candidates == 0]
@@ -237,9 +243,10 @@ class MapElites(contract.Strategy[Archive]):
     def tell(self, state: Archive, genomes: GenomeSource, results: contract.Results) -> Archive:
         """Let each candidate take its cell, if it is better than the elite there."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
-        measures = self.told_measures(genomes, results)
+        measures = self.measures_from(genomes, results)
+        # The rows of the arrays below are the n elites, then the candidates. So a candidate of equal fitness does not
+        # take the cell of an elite.
         n = len(state)
-        # The elites come first, so a candidate of equal fitness does not take the cell of an elite.
         cells = np.concatenate([state.cells, cells_of(measures, self.bounds, self.grid)])
         fitness = np.concatenate([state.fitness, results.fitness])
         best = best_of_cells(cells, fitness)
@@ -258,7 +265,7 @@ class MapElites(contract.Strategy[Archive]):
         return replace(after, emitters=self._next_emitters(state, after, genomes, cells[n:], results.fitness))
 
     def champion(self, state: Archive) -> Genomes:
-        """Return the elite of the largest fitness; without elites the given genome, or the first initial one."""
+        """Return the elite of the largest fitness; if there is no elite, the given genome, or an initial genome."""
         if not len(state):
             return contract.initial_genomes(self._layout, self._seed, 0, range(1))
         return state.genomes.take(contract.ranking(state.fitness)[:1])
@@ -310,8 +317,12 @@ class MapElites(contract.Strategy[Archive]):
         stacked = {name: array for name, array in arrays.items() if name.startswith("emitters_")}
         if any(array.shape[:1] != (K,) for array in stacked.values()):
             raise ValueError(f"emitters: expected {K} of them in each array")
-        of_each = [{name: array[number] for name, array in stacked.items()} for number in range(K)]
-        return tuple(contract.state_of(Emitter, own, "emitters_", {"W": W, "n": W}) for own in of_each)
+
+        def stored_emitter(number: int) -> Emitter:
+            own_arrays = {name: array[number] for name, array in stacked.items()}
+            return contract.state_of(Emitter, own_arrays, "emitters_", {"W": W, "n": W})
+
+        return tuple(map(stored_emitter, range(K)))
 
     def _next_emitters(
         self, before: Archive, after: Archive, genomes: GenomeSource, cells: Int64, fitness: Float64
@@ -328,19 +339,19 @@ class MapElites(contract.Strategy[Archive]):
         K, size = self._options.emitters, self._per_emitter
         if not (K and len(after)):
             return ()
-        # The fitness of the elite in each candidate's cell; the last entry is for the cell -1.
-        elite = np.append(self.outcome(before)["archive"], np.nan)[cells]
-        # Compare all candidates with the archive before this generation.
-        known = (cells >= 0) & ~np.isnan(fitness)
-        finds_empty = known & np.isnan(elite)
-        with np.errstate(invalid="ignore"):  # infinite minus infinite: no gain
-            gain = np.where(finds_empty, fitness, fitness - elite)
-        gain = np.where(known & ~np.isnan(gain), gain, -np.inf)
-        places: Float64 = np.empty(self._P)
-        # The place of each candidate in the order at the top of this module, 0 for the best.
-        places[np.lexsort((-gain, ~finds_empty))] = np.arange(self._P)
+        # Compare all candidates with the archive before this generation: first the fitness of the elite in each
+        # candidate's cell. The last entry is for the cell -1.
+        elite_fitness = np.append(self.outcome(before)["archive"], np.nan)[cells]
+        has_cell = (cells >= 0) & ~np.isnan(fitness)
+        finds_empty = has_cell & np.isnan(elite_fitness)
+        with np.errstate(invalid="ignore"):  # infinite minus infinite is NaN: no gain
+            gain = np.where(finds_empty, fitness, fitness - elite_fitness)
+        gain = np.where(has_cell & ~np.isnan(gain), gain, -np.inf)
         enters = finds_empty | (gain > 0)
-        # Every emitter has its own draw, so a restart does not depend on the restarts of other emitters.
+        # The rank of each candidate in the order at the top of this module, 0 for the best.
+        ranks: Float64 = np.empty(self._P)
+        ranks[np.lexsort((-gain, ~finds_empty))] = np.arange(self._P)
+        # Update or restart each emitter. All draw a start, so a restart does not depend on the restarts of others.
         starts = after.genomes.take(Stream(self._seed, "emitters", int(before.generations[0])).below(len(after), K))
         emitters = []
         for number in range(K):
@@ -348,8 +359,8 @@ class MapElites(contract.Strategy[Archive]):
             if before.emitters and enters[own].any():
                 emitter = before.emitters[number]
                 cma = self._cma_of(emitter.mask)
-                # sep-cma-es ranks by fitness, so the negative places stand for the fitness.
-                adapted = cma.tell(emitter.state, genomes.take(own), contract.Results(-places[own]))
+                # sep-cma-es ranks by fitness, so the negative ranks stand for the fitness.
+                adapted = cma.tell(emitter.state, genomes.take(own), contract.Results(-ranks[own]))
                 emitters.append(replace(emitter, state=adapted))
             else:
                 mask = starts.mask[number]
@@ -357,12 +368,15 @@ class MapElites(contract.Strategy[Archive]):
         return tuple(emitters)
 
     def _cma_of(self, mask: Bool, weights: Float32 | None = None) -> SepCma:
-        """Return the sep-cma-es of an emitter with connections [W] that begins at weights [1, W], by default 0."""
-        # The state covers all W connections, because emitters with different masks must have arrays of one shape.
-        # Absent connections stay at 0. They do not count as dimensions. If they did, ‖p_σ‖/χ would be too small, and σ
-        # would shrink.
-        begin = np.zeros((1, len(mask)), np.float32) if weights is None else weights
-        layout = contract.StartLayout(self._layout, Genomes(begin, np.ones(begin.shape, np.bool_)))
+        """Return the sep-cma-es of an emitter with the connections `mask` [W].
+
+        weights: [1, W], the weights at which a search begins; None if the strategy is only used after its start.
+        """
+        # The state covers all W weights, because emitters with different masks must have arrays of one shape. Absent
+        # connections stay at 0. They do not count as dimensions. If they did, ‖p_σ‖/χ would be too small, and σ would
+        # shrink.
+        start = np.zeros((1, len(mask)), np.float32) if weights is None else weights
+        layout = contract.StartLayout(self._layout, Genomes(start, np.ones(start.shape, np.bool_)))
         dimensions = max(1, int(mask.sum()))
         return SepCma(SepCmaOptions(sigma=self._options.sigma), layout, self._per_emitter, self._seed, dimensions)
 
@@ -378,18 +392,18 @@ class MapElites(contract.Strategy[Archive]):
             cell = cell.tolist()
         if isinstance(cell, str) or not isinstance(cell, Sequence):
             raise InputError("cell", "a list of indices", repr(cell), "Give the indices as numbers, such as (0, 0).")
-        if len(cell) != len(sizes) or not all(part in range(size) for part, size in zip(cell, sizes, strict=True)):
-            first, last = _text([0] * len(sizes)), _text([size - 1 for size in sizes])
-            raise InputError("cell", f"a cell from {first} to {last}", _text(cell))
+        if len(cell) != len(sizes) or not all(index in range(size) for index, size in zip(cell, sizes, strict=True)):
+            first, last = _indices_text([0] * len(sizes)), _indices_text([size - 1 for size in sizes])
+            raise InputError("cell", f"a cell from {first} to {last}", _indices_text(cell))
         number = int(np.ravel_multi_index(tuple(map(int, cell)), tuple(sizes)))
         place = int(np.searchsorted(state.cells, number))
         if place == len(state) or state.cells[place] != number:
-            filled = "a filled one"
+            expected = "a filled cell"
             if len(state):
                 # Name a filled cell near the given one in the error.
                 nearest = state.cells[int(np.argmin(np.abs(state.cells - number)))]
-                filled = f"one of the {len(state)} filled ones, such as {_text(self.indices(nearest))}"
-            raise InputError("cell", filled, _text(cell))
+                expected = f"one of the {len(state)} filled cells, such as {_indices_text(self.indices(nearest))}"
+            raise InputError("cell", expected, _indices_text(cell))
         return place
 
     def indices(self, number: int) -> tuple[int, ...]:
@@ -398,5 +412,5 @@ class MapElites(contract.Strategy[Archive]):
         return tuple(int(index) for index in indices)
 
 
-def _text(cell: Sequence[int]) -> str:
+def _indices_text(cell: Sequence[int]) -> str:
     return ",".join(map(str, cell))

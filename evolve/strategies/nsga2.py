@@ -1,25 +1,25 @@
 """nsga2: a front of genomes that trade objectives against each other, such as the return against the connections.
 
 Deb, Pratap, Agarwal and Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II" (2002). The
-objectives are the fitness, which is maximized, and the numbers that `minimize` and `maximize` name. With N parents, a
-generation is
+objectives are the fitness, which is maximized, and the numbers that `minimize` and `maximize` name. A generation
+consists of the N parents and their children:
 
-    parents    unchanged, evaluated again: their objectives are means over all evaluations, so luck does not last;
+    parents    unchanged, and evaluated again. Their objectives are means over all evaluations, so luck does not last.
                `prior_evaluations` shrinks the fitness of children towards the mean of their generation, see `elitist`
-    children   of the better of two parents that are drawn at random (binary tournament, by the order below)
+    child      of the better of two parents that are drawn at random (binary tournament, by the order below)
     pruning    half of the children lose connections: a weight w with probability `pruning` · u² · (2m/(m + |w|))²,
                m the mean |w|, u uniform for each child. So small weights are pruned more often than large ones
     regrowth   each absent connection returns with probability `regrowth`, its weight 0
-    noise      every connection, also one that has returned, moves by `weight_noise` · u² · N(0, 1), u uniform for each
-               child
+    noise      the weight of every connection, also of a returned one, moves by `weight_noise` · u² · N(0, 1), u uniform
+               for each child
 
 The next parents are the first N of all candidates, in the order of the paper: by the number of their front; in a front
 by crowding distance, the largest first; then by their number in the population. One genome dominates another if it is
 at least as good in every objective, and better in one. Of genomes that are equal in all objectives, the first dominates
 the others; otherwise copies would fill the front. A genome with an objective that is NaN is behind all fronts.
 
-The champion is the parent of the best mean fitness. If a parent has fewer than `trusted` evaluations, its mean is
-filled up to `trusted` evaluations, each with the median of the mean fitness of the parents that may be chosen.
+The champion is the parent of the best mean fitness. If a parent has fewer than `trusted` evaluations, its mean fitness
+also counts the missing evaluations, each with the median of the mean fitness of all parents.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ class Nsga2Options(Options):
     """Extra evaluations in the score of a new genome, each with the mean fitness of its first generation."""
     trusted: int = Field(1, ge=1)
     """The number of evaluations, prior ones included, with which a parent counts fully when the champion is chosen;
-    each missing one counts with the median of the mean fitness of the parents that may be chosen."""
+    each missing evaluation counts with the median of the mean fitness of the parents that may be chosen."""
 
 
 def fronts_of(values: Float64) -> Int64:
@@ -76,23 +76,23 @@ def fronts_of(values: Float64) -> Int64:
     values: [n, D], larger is better.
     """
     n = len(values)
-    known = np.flatnonzero(~np.isnan(values).any(axis=1))
-    some = values[known]
-    no_worse = np.ones((len(some), len(some)), np.bool_)  # [i, j]: row i is at least as good as row j everywhere
-    for column in some.T:
+    known = np.flatnonzero(~np.isnan(values).any(axis=1))  # the rows without NaN
+    K = len(known)
+    no_worse = np.ones((K, K), np.bool_)  # [i, j]: known row i is at least as good as known row j in every column
+    for column in values[known].T:
         no_worse &= column[:, None] >= column
     # Row i dominates row j if i is no worse, and j is worse or, if both are equal, comes later. `tri`: whether j ≤ i.
-    dominates = no_worse & ~(no_worse.T & np.tri(len(some), dtype=np.bool_))
-    dominators = np.count_nonzero(dominates, axis=0)
+    dominates = no_worse & ~(no_worse.T & np.tri(K, dtype=np.bool_))
+    num_dominators = np.count_nonzero(dominates, axis=0)
     fronts: Int64 = np.full(n, n, np.int64)
-    number, left = 0, len(some)
-    while left:
+    number, num_left = 0, K
+    while num_left:
         # Remove one front after another. -1 keeps the rows of a front out of all later fronts.
-        front = np.flatnonzero(dominators == 0)
+        front = np.flatnonzero(num_dominators == 0)
         fronts[known[front]] = number
-        dominators -= np.count_nonzero(dominates[front], axis=0)
-        dominators[front] = -1
-        number, left = number + 1, left - len(front)
+        num_dominators -= np.count_nonzero(dominates[front], axis=0)
+        num_dominators[front] = -1
+        number, num_left = number + 1, num_left - len(front)
     return fronts
 
 
@@ -108,7 +108,7 @@ def crowding_of(values: Float64, fronts: Int64) -> Float64:
         fronts: [n], the number of the front of each row.
     """
     distance = np.zeros(len(values))
-    with np.errstate(over="ignore", invalid="ignore"):  # such ranges add nothing
+    with np.errstate(over="ignore", invalid="ignore"):  # a range that overflows adds nothing
         for number in np.unique(fronts):
             rows = np.flatnonzero(fronts == number)
             for column in values.T:
@@ -131,7 +131,7 @@ def hypervolume(values: Float64, reference: Float64) -> float:
     """Return the area that points [n, 2] dominate above a reference point [2]; larger is better in both columns."""
     order = np.lexsort((-values[:, 1], -values[:, 0]))
     area, height = 0.0, float(reference[1])
-    # From the largest first value down, each point adds a strip above all strips so far.
+    # From the largest first value down, each point adds a rectangle above the rectangles so far.
     for x, y in values[order].tolist():
         if x > reference[0] and y > height:
             area += (x - float(reference[0])) * (y - height)
@@ -143,7 +143,7 @@ def hypervolume(values: Float64, reference: Float64) -> float:
 class FrontState:
     """The N parents, in the order of selection.
 
-    parents: their genomes and the sums of their fitness.
+    parents: the genomes and the sums of their fitness over all evaluations.
     measured: [N, D], the sums of their D measures over the same evaluations.
     fronts: [N], the number of each parent's front.
     candidates: [N], the number of each parent in the population of the last generation.
@@ -156,14 +156,14 @@ class FrontState:
 
     @property
     def measures(self) -> Float64:
-        """[N, D], the means of `measured` over all evaluations."""
+        """The measures averaged over all evaluations, [N, D]."""
         return self.measured / np.maximum(self.parents.count, 1)[:, None]
 
 
 def first_front(state: FrontState) -> Int64:
     """Return the rows of the parents that no other parent dominates, in ascending order of their first measure.
 
-    Among equals the one of higher mean fitness is first, and then the one of the lower candidate number.
+    Of parents with equal measures, the higher mean fitness comes first, and then the lower candidate number.
     """
     rows = np.flatnonzero(state.fronts == 0)
     # The last key of `lexsort` counts first.
@@ -171,7 +171,7 @@ def first_front(state: FrontState) -> Int64:
 
 
 class Nsga2(Elitist[FrontState]):
-    """The strategy for P = `population` candidates of a layout."""
+    """nsga2 for P = `population` candidates of a layout."""
 
     traces = "none"
 
@@ -208,10 +208,10 @@ class Nsga2(Elitist[FrontState]):
     def tell(self, state: FrontState, genomes: GenomeSource, results: contract.Results) -> FrontState:
         """Score the parents again, and keep the first N of all candidates."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
-        fitness, measures = results.fitness, self.told_measures(genomes, results)
+        fitness, measures = results.fitness, self.measures_from(genomes, results)
         n = self.survivors(state)  # the first n candidates are the parents, the others are new
         # Score all candidates without their genomes. Below, take only the genomes of the chosen candidates.
-        blank = Genomes(np.zeros((self._P, 0), np.float32), np.zeros((self._P, 0), np.bool_))
+        blank = Genomes(np.zeros((self._P, 0), np.float32), np.zeros((self._P, 0), np.bool_))  # no weights
         old = replace(state.parents, genomes=blank).take(np.arange(n)).with_evaluation(fitness[:n])
         new = ScoredGenomes.evaluated(blank.take(np.arange(n, self._P)), fitness[n:]).with_prior(self._prior, fitness)
         scored = old.joined(new)
@@ -219,16 +219,16 @@ class Nsga2(Elitist[FrontState]):
         first_sums = measures[n:] * (1.0 + self._prior)
         measured = np.concatenate([state.measured[:n] + measures[:n], first_sums])
         # With the signs, larger is better in every objective.
-        goals = np.column_stack([scored.score, self._signs * (measured / scored.count[:, None])])
-        order, fronts = crowded_order(goals)
+        objectives = np.column_stack([scored.score, self._signs * (measured / scored.count[:, None])])
+        order, fronts = crowded_order(objectives)
         chosen = order[: self._elite_size]
         is_old = chosen < n
-        kept, added = state.parents.genomes.take(chosen[is_old]), genomes.take(chosen[~is_old])
-        parents = replace(scored.take(chosen), genomes=contract.interleaved(is_old, kept, added))
+        old_genomes, new_genomes = state.parents.genomes.take(chosen[is_old]), genomes.take(chosen[~is_old])
+        parents = replace(scored.take(chosen), genomes=contract.interleaved(is_old, old_genomes, new_genomes))
         return FrontState(parents, measured[chosen], fronts[chosen], chosen.astype(np.int64))
 
     def champion(self, state: FrontState) -> Genomes:
-        """Return the genome of the best trusted mean fitness. Raises InputError before the first `tell`."""
+        """Return the parent of the best mean fitness, see `trusted`. Raises InputError before the first `tell`."""
         self._require_elite(state)
         return self._best(state, np.arange(len(state.parents)))
 
@@ -241,22 +241,26 @@ class Nsga2(Elitist[FrontState]):
             return state.parents.genomes.take(front[[member]])
         if "connections" not in which:
             return super().select(state, **which)  # raises InputError
-        most = check_whole("connections", which["connections"], 0)
+        max_connections = check_whole("connections", which["connections"], 0)
         counts = self._paths.count(state.parents.genomes.mask)
-        small = np.flatnonzero(counts <= most)
+        small = np.flatnonzero(counts <= max_connections)
         if not len(small):
             expected = f"at least {counts.min()}, the smallest number of acting connections on the front"
-            raise InputError("connections", expected, most)
+            raise InputError("connections", expected, max_connections)
         return self._best(state, small)
 
     def _best(self, state: FrontState, among: Int64) -> Genomes:
-        """Return the genome of the best mean fitness among some parents, filled up to `trusted` evaluations."""
+        """Return the genome of the best mean fitness, completed to `trusted` evaluations, among some parents.
+
+        among: [n], the places of these parents.
+        """
         parents, trusted = state.parents, self._options.trusted
         finite = parents.score[among][np.isfinite(parents.score[among])]
-        usual = float(np.median(finite)) if len(finite) else 0.0
-        # Parents with few evaluations may win, too: the oldest are often trivial networks, which nothing dominates.
-        filled = (parents.total + (trusted - parents.count) * usual) / trusted
-        scores = np.where(parents.count < trusted, filled, parents.score)
+        median = float(np.median(finite)) if len(finite) else 0.0
+        # Do not exclude parents with few evaluations: the oldest parents are often trivial networks, whose few
+        # connections no other genome dominates.
+        completed = (parents.total + (trusted - parents.count) * median) / trusted
+        scores = np.where(parents.count < trusted, completed, parents.score)
         return parents.genomes.take(among[contract.ranking(scores[among])[:1]])
 
     def outcome(self, state: FrontState) -> dict[str, Float64]:
@@ -282,30 +286,30 @@ class Nsga2(Elitist[FrontState]):
         return state.parents
 
     def _tournament(self, state: FrontState, generation: int) -> Int64:
-        """Return the parent of each child, the better of two that are drawn uniformly."""
-        children = self._P - self._num_kept(state)
+        """Return the place of each child's parent among the parents: the better of two that are drawn uniformly."""
+        children = self._P - self._num_copies(state)
         drawn = Stream(self._seed, Purpose.PARENTS, generation).below(len(state.parents), 2, children)
         # The parents are in the order of selection, so the smaller number is the better parent.
         return np.minimum(drawn[0], drawn[1])
 
     def _children(self, state: FrontState, generation: int, candidates: Int64) -> Genomes:
         o, W = self._options, self._layout.num_weights
-        parents = state.parents.genomes.take(self._parents_of(state, generation)[candidates - self._num_kept(state)])
+        parents = state.parents.genomes.take(self._parents_of(state, generation)[candidates - self._num_copies(state)])
         # `take` has copied the parents, so these arrays may change.
         weights, mask = parents.weights, parents.mask
 
         def streams(purpose: Purpose) -> Streams:
             return Streams(self._seed, purpose, generation, candidates)
 
-        # `choice` selects the children that lose connections, and u reduces the rate of a child.
+        # One uniform number selects the children that lose connections. The other, u, varies the rate of each child.
         pruning = streams(Purpose.UNIFORM_PRUNING)
-        choice, u = pruning.uniform(2).T
-        rate = np.where(choice < _PRUNED_SHARE, o.pruning * (u * u), 0.0)
+        selection, u = pruning.uniform(2).T
+        rate = np.where(selection < _PRUNED_SHARE, o.pruning * (u * u), 0.0)
         # A connection stays if its uniform number is at least the probability of pruning it.
         mask &= pruning.at_least(rate[:, None] * _smallness(weights, mask), W)
         if o.regrowth:
             grown = ~mask & ~streams(Purpose.REGROWTH).at_least(o.regrowth, W)
-            # A connection that was pruned just now still has its old weight.
+            # A connection that was pruned above still has its old weight.
             weights[grown] = 0
             mask |= grown
         noise = streams(Purpose.WEIGHT_NOISE)

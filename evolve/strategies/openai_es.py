@@ -4,31 +4,31 @@ Salimans et al., "Evolution Strategies as a Scalable Alternative to Reinforcemen
 mirrored sampling and fitness shaping of section 2. Weight decay is from Loshchilov & Hutter, "Decoupled Weight Decay
 Regularization" (2019), algorithm 2. See `evolution_strategy` for Adam and ClipUp, and `pruning_schedules` for gradual
 pruning. The first centre θ is an initial genome, and all candidates share the mask of this genome. With n = floor(P/2)
-pairs and ε_i ~ N(0, 1):
+pairs and a vector ε_i ~ N(0, I) for each pair:
 
     candidates   2i is θ + σ ε_i, and 2i + 1 is θ - σ ε_i. If P is odd, the last candidate is θ itself, so that the
                  fitness of θ is recorded
     u            the centred ranks of the fitness of the 2n candidates, so that outliers count no more than others. With
                  `fitness_shaping` "scaled" it is this fitness, scaled to -1/2 ... 1/2
     g            1/(2nσ) Σ_i (u_2i - u_{2i+1}) ε_i
-    m, v         the state of the optimizer. Adam computes β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise. With
-                 ClipUp m is the velocity, and β1 its momentum
+    m, v         the state of the optimizer. With Adam, m becomes β1 m + (1 - β1) g and v becomes β2 v + (1 - β2) g²,
+                 elementwise. With ClipUp, m is the velocity, β1 is its momentum, and v is not used
     θ            with Adam θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) after t generations; with ClipUp
-                 θ + m - α λ θ. λ is the weight decay. The term λ θ is not a part of g, because Adam would turn λ θ into
-                 steps of size α if fitness is flat. With `constant_weight_decay` λ is multiplied by α_0/α, so that all
-                 generations remove the same share of θ, although α decays
+                 θ + m - α λ θ. λ is the weight decay. The term λ θ is not a part of g: if all candidates had the same
+                 fitness, Adam would turn λ θ into steps of size α. With `constant_weight_decay` λ is multiplied by
+                 α_0/α, so that all generations remove the same share of θ, although α decays
     σ, α         after `constant_generations` multiplied by their decays, until they have their smallest values
     mask         pruned gradually by |θ|, by traces, by flow, or at random
 
-With `perturbation_rank` = r the ε_i of a matrix [a, b] is the product 1/√r A_i B_iᵀ, with A_i [a, r] and B_i [b, r]
-~ N(0, 1). The product is from Sarkar et al., "Evolution Strategies at the Hyperscale" (2025, EGGROLL). Its elements
-have variance 1, too, so the formula of g stays. Biases keep full rank. So does a matrix, unless the product needs fewer
-random numbers: r(a + b) < a b.
+With `perturbation_rank` = r the part of ε_i for a matrix [a, b] of weights is the product 1/√r A_i B_iᵀ. The elements
+of A_i [a, r] and B_i [b, r] are ~ N(0, 1). The product is from Sarkar et al., "Evolution Strategies at the Hyperscale"
+(2025, EGGROLL). Its elements have variance 1, too, so the formula of g stays. Biases keep full rank. So does a matrix,
+unless the product needs fewer random numbers: r(a + b) < a b.
 
-ε_i is computed as (w_2i - w_{2i+1})/(2σ), from the float32 weights that were evaluated. θ, m, v are float64. Sums have
-the order of the pairs. The champion is θ̄, an exponential average of θ, in which the past has the weight `averaging`.
-Polyak & Juditsky (1992) show why averages are better. With `averaging` 0 the champion is θ. In both cases, the lucky
-fitness of one candidate hardly changes the champion.
+`tell` computes ε_i as (w_2i - w_{2i+1})/(2σ), from the float32 weights w that were evaluated. θ, m, v are float64. Sums
+have the order of the pairs. The champion is θ̄, an exponential average of θ, in which the past has the weight
+`averaging`. An average of centres is less noisy than the newest centre (Polyak & Juditsky, 1992). With `averaging` 0
+the champion is θ. In both cases, the lucky fitness of one candidate hardly changes the champion.
 """
 
 from dataclasses import dataclass
@@ -95,9 +95,9 @@ class OpenAiEsOptions(RestartOptions):
 
 @dataclass(frozen=True)
 class Schedule(contract.NamedNumbers):
-    """The numbers of openai-es that change from generation to generation: β1^t, β2^t, σ, α and t.
+    """The numbers of openai-es that change from generation to generation.
 
-    generations: t, the number of completed generations.
+    They are, in the order of the fields, β1^t, β2^t, σ, α and t, the number of completed generations.
     """
 
     beta1_power: float
@@ -109,6 +109,7 @@ class Schedule(contract.NamedNumbers):
     def after_generation(self, options: OpenAiEsOptions) -> "Schedule":
         """Return the numbers after one more generation."""
         o, sigma, rate = options, self.sigma, self.learning_rate
+        # σ and α stay constant at first, and then decay.
         if self.generations >= o.constant_generations:
             # A σ or α that begins below its smallest value keeps its first value.
             sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
@@ -139,24 +140,23 @@ def _check_for_tell(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
 
 
 def _check_schedules(options: OpenAiEsOptions) -> None:
-    """Raise InputError for settings of decays that have no effect, or that contradict each other."""
-    usual, decaying = OpenAiEsOptions(), []
+    """Raise InputError for settings of the decays of σ and α that have no effect, or that contradict each other."""
+    defaults = OpenAiEsOptions()
     for name in ("sigma", "learning_rate"):
-        start, least = getattr(options, name), getattr(options, f"smallest_{name}")
+        first, smallest = getattr(options, name), getattr(options, f"smallest_{name}")
         if getattr(options, f"{name}_decay") < 1:
-            decaying.append(name)
-            if least >= start:
-                expected = f"below {name}, {start:g}, because {name}_decay is below 1"
-                raise InputError(f"strategy.smallest_{name}", expected, least)
-        elif least != getattr(usual, f"smallest_{name}"):
+            if smallest >= first:
+                expected = f"below {name}, {first:g}, because {name}_decay is below 1"
+                raise InputError(f"strategy.smallest_{name}", expected, smallest)
+        elif smallest != getattr(defaults, f"smallest_{name}"):
             raise InputError(f"strategy.{name}_decay", f"below 1, if there is a smallest_{name}", 1.0)
-    if options.constant_generations and not decaying:
+    if options.constant_generations and options.sigma_decay == options.learning_rate_decay == 1:
         expected = "0, unless sigma_decay or learning_rate_decay is below 1"
         raise InputError("strategy.constant_generations", expected, options.constant_generations)
 
 
 class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
-    """The evolution strategy for P = `population` candidates of a layout."""
+    """openai-es for P = `population` candidates of a layout."""
 
     grows = True  # `tell` and `sums` accept the fitness of only the first candidates, if their number is even
     antithetic = True  # candidates 2i and 2i + 1 are a pair
@@ -171,7 +171,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         self._pairs = population // 2
         rank = options.perturbation_rank
         self._matrices = None if rank is None else base.low_rank_matrices(layout, rank)
-        # Cached, because all candidates of a generation must share one array: kernels find the candidates with the same
+        # A cache, because all candidates of a generation must share one array: kernels recognize candidates of the same
         # centre by the address of the array.
         self._rounded_centre: contract.NewestValue[OpenAiEsState, Float32] = contract.NewestValue(self._round_centre)
         self._pruning: GradualPruning | None = None
@@ -191,17 +191,17 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         contract.require_evolved_weights(layout, "openai-es")
         options.check_combinations()
         if options.learning_rate * options.weight_decay >= 1:
-            most = f"1/learning_rate, {1 / options.learning_rate:g}"
-            expected = f"below {most}, because each step would remove all weights"
+            limit = f"1/learning_rate, {1 / options.learning_rate:g}"
+            expected = f"below {limit}, because otherwise a step removes all weights"
             raise InputError("strategy.weight_decay", expected, options.weight_decay)
         if options.max_speed is not None and options.optimizer != "clipup":
             raise InputError("strategy.max_speed", f"none with the optimizer {options.optimizer}", options.max_speed)
-        usual = OpenAiEsOptions()
-        if options.beta2 != usual.beta2 and options.optimizer == "clipup":
-            raise InputError("strategy.beta2", f"its default, {usual.beta2}, with clipup", options.beta2)
+        defaults = OpenAiEsOptions()
+        if options.beta2 != defaults.beta2 and options.optimizer == "clipup":
+            raise InputError("strategy.beta2", f"its default, {defaults.beta2}, with clipup", options.beta2)
         # Without pruning, these settings have no effect.
         names = "pruning_by", "pruning_generations"
-        changed = [name for name in names if getattr(options, name) != getattr(usual, name)]
+        changed = [name for name in names if getattr(options, name) != getattr(defaults, name)]
         if changed and not options.pruning:
             raise InputError("strategy.pruning", f"above 0, if there is a {changed[0]}", options.pruning)
         if options.optimizer == "clipup" and options.learning_rate_decay < 1 and not options.smallest_learning_rate:
@@ -225,7 +225,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule.sigma
         key, streams = self._key(generation), candidates // 2
         masks = np.repeat(state.mask[None], len(candidates), axis=0)
-        # If P is odd, candidate 2n has no partner. In both cases below, this candidate is the centre itself.
+        # If P is odd, candidate 2n has no partner. With and without matrices, this candidate is the centre itself.
         if self._matrices is not None:
             steps[candidates == 2 * self._pairs] = 0.0
             factors = Factors.of(self._rounded_centre(state, generation), self._matrices, steps, key, streams)
@@ -238,11 +238,11 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [k]: Σ_i (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in k columns. fitness: [P], or fewer, see `grows`."""
-        sigma, key, shares = state.schedule.sigma, self._key(generation), self._pair_weights(fitness)
+        sigma, key, pair_weights = state.schedule.sigma, self._key(generation), self._pair_weights(fitness)
         if self._matrices is None:
-            total = antithetic_sums(state.centre[columns], sigma, key, shares, first=columns.start)
+            total = antithetic_sums(state.centre[columns], sigma, key, pair_weights, first=columns.start)
         else:
-            total = antithetic_matrix_sums(state.centre, sigma, key, shares, self._matrices, columns)
+            total = antithetic_matrix_sums(state.centre, sigma, key, pair_weights, self._matrices, columns)
         return np.where(state.mask[columns], total, 0.0)
 
     def tell(self, state: OpenAiEsState, genomes: GenomeSource, results: contract.Results) -> OpenAiEsState:
@@ -251,7 +251,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         contract.check_population(genomes, results, self._P, self._W, grows=True)
         now, after = state.schedule, state.schedule.after_generation(o)
         total = self._sums_from_genomes(genomes, results.fitness) if results.sums is None else results.sums
-        # total is Σ (u_2i - u_{2i+1}) 2σ ε_i, and g is 1/(2nσ) Σ (u_2i - u_{2i+1}) ε_i.
+        # g is total/divisor, because total is Σ (u_2i - u_{2i+1}) 2σ ε_i, and g is 1/(2nσ) Σ (u_2i - u_{2i+1}) ε_i.
         divisor = 4 * (len(results.fitness) // 2) * now.sigma * now.sigma
         if o.optimizer == "adam":
             powers = after.beta1_power, after.beta2_power
@@ -259,7 +259,8 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         else:
             # m is the velocity, and v is not used. ClipUp ignores the length of a gradient, so `divisor` is not needed.
             # The velocity is a whole step, but the loop below multiplies each step by α, so divide by α here.
-            # `validate` refuses a decay to α = 0, but runs of earlier versions may have it: the centre then stays.
+            # `validate` refuses a decay to α = 0, but runs of earlier versions may have decayed so far: their centre
+            # stays.
             m, v = base.ClipUp(o.beta1, o.max_speed).velocity(state.m, total, now.learning_rate), state.v.copy()
             step = m / (now.learning_rate or 1.0)
         # Decoupled weight decay: the loop below adds the decay to the step, and not to the gradient.
@@ -274,7 +275,8 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         mask = state.mask
         if self._pruning is not None:
             mask = self._pruning.mask_after(after.generations, mask, centre, results)
-        # A pruned connection must not return through the optimizer or the average.
+        # A pruned connection must not return through the optimizer or the average. All four arrays are new, so they may
+        # change here.
         for array in (centre, average, m, v):
             np.multiply(array, mask, out=array)
         return OpenAiEsState(centre, average, m, v, after, mask)
@@ -285,16 +287,16 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
 
     def _pair_weights(self, fitness: Float64) -> Float64:
         """Return u_2i - u_{2i+1} of each pair. fitness: [P], or fewer, see `grows`."""
-        shaped = base.centred_ranks if self._options.fitness_shaping == "ranks" else base.scaled_fitness
+        shape_fitness = base.centred_ranks if self._options.fitness_shaping == "ranks" else base.scaled_fitness
         # The last candidate of an odd P is the centre, which belongs to no pair.
-        u = shaped(fitness[: len(fitness) // 2 * 2])
+        u = shape_fitness(fitness[: len(fitness) // 2 * 2])
         return u[::2] - u[1::2]
 
     def _sums_from_genomes(self, genomes: GenomeSource, fitness: Float64) -> Float64:
         """Return the value of `sums` for all columns, computed from the genomes."""
         total = np.zeros(self._W)
         # The pairs are added in the order of `antithetic_sums`, for the same bits.
-        for pair, share in enumerate(self._pair_weights(fitness)):
+        for pair, pair_weight in enumerate(self._pair_weights(fitness)):
             plus, minus = genomes.take(np.array([2 * pair, 2 * pair + 1])).weights
-            total += share * np.subtract(plus, minus, dtype=np.float64)
+            total += pair_weight * np.subtract(plus, minus, dtype=np.float64)
         return total

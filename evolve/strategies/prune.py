@@ -1,15 +1,15 @@
 """prune: children of an elite swap matrices, and lose connections that their parents' episodes did not use.
 
-This is the strategy of the 2020 script. Let K = ceil(P/8). The pool consists of the champion, of the leaderboard (the K
-best ever), and of the K best of the last generation, sorted by score. A genome can be in the pool several times: the
-champion also leads the leaderboard. A generation consists of the first `survivors` of the leaderboard, unchanged, and
-of children:
+This is the strategy of the script of 2020 with which this project began. Let K = ceil(P/8). The pool consists of the
+champion, of the leaderboard (the K best ever), and of the K best of the last generation, sorted by score. A genome can
+be in the pool several times: the champion is also the first of the leaderboard. A generation consists of the first
+`survivors` of the leaderboard, unchanged, and of children:
 
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange one matrix or, half the time, all matrices that lead to one layer
-    trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) over the c remaining connections of each matrix. H̄ is the
-               parent's mean trace over the episodes of its last evaluation. Swaps exchange traces, too. If the network
-               leaves no traces, there is no such pruning
+    trace      connection w is pruned with probability min(1, q·c·softmax(-|H̄|)(w)) over the c remaining connections
+               of each matrix; q is `trace_pruning`. H̄ is the parent's Hebbian trace, averaged over the episodes of its
+               last evaluation. Swaps exchange traces, too. If the network leaves no traces, there is no such pruning
     uniform    in a share `uniform_pruning_chance` of the children, each connection is pruned with probability
                `uniform_pruning`. With "adaptive" this probability is, as for the binary-mask perceptron of 2020, the
                relative standard deviation of the numbers of connections C in the pool: sqrt(mean((C - C̄)²))/C̄,
@@ -19,10 +19,10 @@ of children:
 
 See `elitist` for scores and prior evaluations. For the K best of the last generation, only the fitness of that
 generation counts. Survivors are evaluated again in every generation, so a lucky score does not last. With one survivor,
-as in the 2020 script, the other genomes on the leaderboard keep their first score until they lead.
+as in the script of 2020, any other genome on the leaderboard keeps its first score until it comes first.
 
-If the search begins with a given genome, this genome is the parent of all first children. It has played no episode, so
-all its traces are 0, and each connection is pruned with probability q.
+If the search begins with a given genome, this genome is the parent of all children of generation 0. It has played no
+episode, so all its traces are 0, and trace pruning removes each connection with probability q.
 """
 
 import math
@@ -52,7 +52,7 @@ def _check_rate(value: float | str) -> float | str:
 
 
 class PruneOptions(Options):
-    """Settings of `[strategy]` for prune. The 2020 script had one survivor, and no noise."""
+    """Settings of `[strategy]` for prune. The script of 2020 had one survivor, and no noise."""
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
     """q, the approximate share of a matrix's connections that is pruned because of weak traces."""
@@ -72,7 +72,7 @@ class PruneOptions(Options):
 
 @dataclass(frozen=True)
 class PruneState:
-    """The best genomes of all generations, best first, and the best of the last generation."""
+    """The K best genomes of all generations, best first, and the K best of the last generation, best first."""
 
     leaderboard: ScoredGenomes
     recent: ScoredGenomes
@@ -93,34 +93,35 @@ def adaptive_rate(state: PruneState) -> float:
 def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.intp]:
     """Return [children]: the rank in the pool of each child's parent, by linear rank selection."""
     # Integers, because they have no rounding errors: every machine selects the same parents.
-    shares = np.cumsum(np.arange(pool_size, 0, -1))
-    # Rank r owns pool_size - r of the numbers below shares[-1].
+    shares = np.cumsum(np.arange(pool_size, 0, -1))  # [pool_size], cumulative
+    # Of the numbers below shares[-1], pool_size - r select rank r.
     return np.searchsorted(shares, stream.below(int(shares[-1]), children), side="right")
 
 
 def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int64:
-    """Return sources [children, blocks] after K swaps. In each, two children swap a block, or all blocks of a layer.
+    """Return the sources after K swaps. In each swap, two children exchange a block, or all blocks of a layer.
 
-    A source is the number of the member of the pool from which a child takes a block.
-
-    draws: [K, 5], uniform numbers for each swap. They choose the first child, the second child, the block, whether a
-        layer is swapped instead of the block, and the layer.
+    Args:
+        sources: [children, blocks]. A source is the number of the member of the pool from which a child takes a block.
+        blocks: The blocks of the layout.
+        draws: [K, 5], uniform numbers for each swap. They choose the first child, the second child, the block, whether
+            a layer is swapped instead of the block, and the layer.
     """
     children = len(sources)
     if children < 2:
         return sources
     layer_of = [block.layer for block in blocks]
-    # The slice of blocks of each layer, in order. The blocks of a layer are neighbours.
+    # For each layer the slice of its blocks, which are contiguous.
     layers = [slice(layer_of.index(n), layer_of.index(n) + layer_of.count(n)) for n in dict.fromkeys(layer_of)]
     bounds = children, children - 1, len(blocks), len(layers)
-    # A uniform number times a bound, rounded down, as in `Stream.below`.
+    # A whole number below a bound: a uniform number times the bound, rounded down, as in `Stream.below`.
     chosen = np.floor(draws[:, (0, 1, 2, 4)] * bounds).astype(np.int64)
-    columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays
-    for (a, b, block, layer), swaps_layer in zip(chosen.tolist(), (draws[:, 3] < 0.5).tolist(), strict=True):
-        other = b + (b >= a)  # `b` counts the children without `a`, so skip `a`
+    columns = sources.T.tolist()  # for each block the sources of all children; swaps are faster in lists than in arrays
+    for (one, other, block, layer), swaps_layer in zip(chosen.tolist(), (draws[:, 3] < 0.5).tolist(), strict=True):
+        two = other + 1 if other >= one else other  # `other` is a number among the children without child `one`
         swapped = layers[layer] if swaps_layer else slice(block, block + 1)
         for column in columns[swapped]:
-            column[a], column[other] = column[other], column[a]
+            column[one], column[two] = column[two], column[one]
     return np.array(columns, np.int64).T
 
 
@@ -129,15 +130,15 @@ def assemble(
 ) -> tuple[Float32, Bool, Float64]:
     """Return weights, mask and pruning probability [n, W] of children that take their blocks from sources [n, blocks].
 
-    A source is the number of a member of the pool: first the leader, then the leaderboard, then the recent genomes. The
-    probability is the `trace_pruning_probability` of the rate q; 0 if q is None.
+    A source is the number of a member of the pool: 0 is the champion, then come the leaderboard, and the best of the
+    last generation. The probability is the `trace_pruning_probability` of the rate q; 0 if q is None.
     """
     n, W = len(sources), blocks[-1].stop
     weights, mask, probability = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.zeros((n, W))
     # Assemble children block by block, because a copy of the whole pool would double the memory.
     for column, block in enumerate(blocks):
         place = slice(block.start, block.stop)
-        # Several children can take a block from the same member. Compute its probability once.
+        # Several children can take a block from the same member. Compute the member's probability once.
         members, row_of_child = np.unique(sources[:, column], return_inverse=True)
         block_weights, block_mask, block_traces = _blocks_of(state, members, place)
         weights[:, place] = block_weights[row_of_child]
@@ -150,57 +151,55 @@ def assemble(
 def _blocks_of(state: PruneState, members: Int64, place: slice) -> tuple[Float32, Bool, Float32]:
     """Return weights, mask and traces, [n, k] each, of n members of the pool at a place, a slice of k weights.
 
-    members: [n], the numbers of the members, in ascending order.
+    members: [n], the numbers of the members as in `assemble`, in ascending order.
     """
     first_recent = 1 + len(state.leaderboard)
-    # Members 1, 2, … are the leaderboard. Member 0, the leader, is the first on the leaderboard.
+    # Members 1, 2, … are the leaderboard. Member 0, the champion, is the first on the leaderboard.
     ranks = np.maximum(members[members < first_recent] - 1, 0)
     recent_ranks = members[len(ranks) :] - first_recent
 
-    def joined(leaderboard: NDArray[Any], recent: NDArray[Any]) -> NDArray[Any]:
+    def of_members(leaderboard: NDArray[Any], recent: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([leaderboard[ranks, place], recent[recent_ranks, place]])
 
     leaderboard, recent = state.leaderboard, state.recent
     return (
-        joined(leaderboard.genomes.weights, recent.genomes.weights),
-        joined(leaderboard.genomes.mask, recent.genomes.mask),
-        joined(leaderboard.traces, recent.traces),
+        of_members(leaderboard.genomes.weights, recent.genomes.weights),
+        of_members(leaderboard.genomes.mask, recent.genomes.mask),
+        of_members(leaderboard.traces, recent.traces),
     )
 
 
 def trace_pruning_probability(q: float, mask: Bool, traces: Float32) -> Float64:
-    """Return [n, k]: min(1, q·c·softmax(-|H̄|)) over the c connections of the mask. mask, traces: [n, k], one block."""
-    count = np.count_nonzero(mask, axis=1)[:, None]
-    return np.minimum(1.0, q * count * _softmax_of_negative(np.abs(traces), mask))
+    """Return [n, k]: min(1, q·c·softmax(-|H̄|)) over the c connections of each row; 0 for an absent connection.
 
-
-def _softmax_of_negative(x: Float32, mask: Bool) -> Float64:
-    """Return [n, k]: softmax(-x) of each row of x [n, k] over the connections of the mask; 0 outside the mask."""
-    x = np.where(mask, x, np.float32(np.inf))
-    # As usual for a softmax, subtract the smallest number first. The largest weight is then 1, so not all weights
+    mask, traces: [n, k], the present connections of one block in n genomes, and their traces H̄.
+    """
+    x = np.where(mask, np.abs(traces), np.float32(np.inf))
+    # As usual for a softmax, subtract the smallest number first. The largest exponential is then 1, so not all of them
     # underflow.
     smallest = x.min(axis=1, keepdims=True)
     smallest[np.isinf(smallest)] = 0  # a row without connections: inf - inf would be NaN
-    weight = np.where(mask, exp(smallest - x), np.float32(0)).astype(np.float64)
-    total = ordered_sum(weight)[:, None]
-    return weight / np.where(total > 0, total, 1.0)
+    exponentials = np.where(mask, exp(smallest - x), np.float32(0)).astype(np.float64)
+    total = ordered_sum(exponentials)[:, None]
+    softmax = exponentials / np.where(total > 0, total, 1.0)
+    return np.minimum(1.0, q * np.count_nonzero(mask, axis=1)[:, None] * softmax)
 
 
 class Prune(Elitist[PruneState]):
-    """The pruning strategy for P = `population` candidates of a layout. The elite is the leaderboard."""
+    """prune for P = `population` candidates of a layout. The elite is the leaderboard."""
 
     def __init__(self, options: PruneOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._K = ceil_div(population, 8)
         super().__init__(layout, population, seed, self._K, options.survivors, options.prior_evaluations)
         self._options = options
-        self._plan_of = contract.NewestValue(self._plan)
+        self._plan_of = contract.NewestValue(self._plan)  # a cache: one plan for each generation
         self.capacity = 2 * self._K  # the leaderboard and the recent genomes
         self.traces = "each" if layout.num_traces else "none"
 
     @staticmethod
     def validate(options: PruneOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a rate of trace pruning if episodes leave no traces."""
-        # Accept the default, although it has no effect: every network must work with the defaults.
+        # Accept the default, although it has no effect: every network must work with the default settings.
         if not layout.num_traces and options.trace_pruning not in (0.0, PruneOptions().trace_pruning):
             expected = "a network that leaves Hebbian traces, such as hebbian-dag, or 0"
             raise InputError("strategy.trace_pruning", expected, options.trace_pruning)
@@ -235,23 +234,25 @@ class Prune(Elitist[PruneState]):
 
     def from_arrays(self, arrays: contract.Arrays) -> PruneState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
-        W, prefixes = self._layout.num_weights, ("leaderboard_", "recent_")
-        return PruneState(*(contract.state_of(ScoredGenomes, arrays, each, {"W": W, "T": W}) for each in prefixes))
+        W = self._layout.num_weights  # also the number of traces
+        leaderboard = contract.state_of(ScoredGenomes, arrays, "leaderboard_", {"W": W, "T": W})
+        return PruneState(leaderboard, contract.state_of(ScoredGenomes, arrays, "recent_", {"W": W, "T": W}))
 
     def _elite(self, state: PruneState) -> ScoredGenomes:
         return state.leaderboard
 
     def _evaluated(self, genomes: GenomeSource, results: contract.Results, candidates: Int64) -> ScoredGenomes:
-        """Return the given candidates [n] with fitness and traces. If the network leaves no traces, they are zeros."""
+        """Return the given candidates [n] with fitness and traces, which are zeros if the network leaves no traces."""
         members = genomes.take(candidates)
         traces = results.traces[candidates] if self._layout.num_traces else np.zeros(members.weights.shape, np.float32)
         return ScoredGenomes.evaluated(members, results.fitness[candidates], traces)
 
     def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
         """Return the sources [children, blocks] of all children (see `assemble`), and the rate of uniform pruning."""
-        # The pool in the order of `assemble`. Swaps exchange blocks between children, so the plan is for all children.
+        # The scores of the pool, in the order of `assemble`. Swaps exchange blocks between children, so the plan is for
+        # all children.
         scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
-        children, blocks = self._P - self._num_kept(state), self._layout.blocks
+        children, blocks = self._P - self._num_copies(state), self._layout.blocks
         ranks = parent_ranks(len(scores), children, Stream(self._seed, Purpose.PARENTS, generation))
         parents = contract.ranking(scores)[ranks]
         draws = Streams(self._seed, Purpose.SWAPS, generation, np.arange(self._K)).uniform(5)
@@ -263,18 +264,19 @@ class Prune(Elitist[PruneState]):
         o, W, blocks = self._options, self._layout.num_weights, self._layout.blocks
         sources, rate = self._plan_of(state, generation)
         q = o.trace_pruning if self._layout.num_traces else None
-        weights, mask, probability = assemble(state, sources[candidates - self._num_kept(state)], blocks, q)
+        weights, mask, probability = assemble(state, sources[candidates - self._num_copies(state)], blocks, q)
 
         def streams(purpose: Purpose) -> Streams:
             return Streams(self._seed, purpose, generation, candidates)
 
-        # A connection remains if its uniform number is at least its probability of pruning.
+        # A connection remains if its uniform random number is at least the probability of pruning it.
         if q is not None:
             mask &= streams(Purpose.TRACE_PRUNING).at_least(probability, W)
-        # The first number of a stream decides whether the child is pruned by chance, and the next W which connections.
+        # The first number of a stream decides whether its child is pruned uniformly. The next W numbers decide which
+        # connections are pruned.
         uniform = streams(Purpose.UNIFORM_PRUNING)
-        chosen = uniform.uniform(1)[:, 0] < o.uniform_pruning_chance
-        mask[chosen] &= uniform.take(chosen).at_least(rate, W)
+        selected = uniform.uniform(1)[:, 0] < o.uniform_pruning_chance
+        mask[selected] &= uniform.take(selected).at_least(rate, W)
         if o.regrowth:
             regrowth = streams(Purpose.REGROWTH)
             grown = ~mask & ~regrowth.at_least(o.regrowth, W)

@@ -1,29 +1,30 @@
 """Prune connections in evolution strategies, whose candidates all share their connections: gradually, or in rounds.
 
-**Gradual pruning**, Zhu & Gupta, "To Prune, or Not to Prune" (2017), eq. 1. After t of T generations
+**Gradual pruning** is from Zhu & Gupta, "To Prune, or Not to Prune" (2017), eq. 1. Of the C initial connections of a
+matrix, this number is left after t of T generations:
 
-    round(C (1 - s)) of the C initial connections of a matrix are left, s = `pruning` · (1 - (1 - t/T)³)
+    round(C (1 - s)), s = `pruning` · (1 - (1 - t/T)³)
 
-so most connections are pruned early. `pruning_by` selects the connections that are pruned first:
+So most connections are pruned early. `pruning_by` selects the connections that are pruned first:
 
     magnitude   the smallest |θ|; θ is the centre
     trace       the smallest |H̄|; H̄ is the Hebbian trace, averaged over all candidates. A matrix without traces is
                 pruned by magnitude
     random      a random order, as a control
     flow        the smallest flow, see `acting`; connections that cannot act have flow 0. If no connection can act, the
-                smallest |θ|. With flow, C counts the connections of all matrices together
+                smallest |θ|. Flow treats all matrices as one matrix with C connections
 
 **Pruning in rounds**: after each round the search begins again with the remaining connections. Pruning by
 signal-to-noise ratio is from Lange & Sprekeler, "Lottery Tickets in Evolutionary Optimization: On Sparse
 Backpropagation-Free Trainability" (ICML 2023). Rounds with rewinding, and the control, are from Frankle & Carbin, "The
-Lottery Ticket Hypothesis" (2019). A round is `pruning_every` generations of the strategy. At the end of a round each of
-the C connections has a weight with mean m and standard deviation s:
+Lottery Ticket Hypothesis" (2019). A round is `pruning_every` generations of the strategy. At the end of a round the
+strategy has a mean m and a standard deviation s for the weight of each of the C connections:
 
     importance  |m|/s of each connection, or |m|, or, for comparison, a random number
     mask        the max(2, round(C · `pruning_keep`)) most important connections of all matrices together. Of equally
                 important connections the first ones remain
     weights     each remaining connection is rewound to its initial weight, of generation 0. The strategy forgets
-                everything else. Random streams are keyed by generation, so the next search has other candidates
+                everything else. Random streams are keyed by generation, so the next search draws other random numbers
     control     with `pruning_control` a control follows each round: a search of the same length with the same mask and
                 new initial weights. The control measures the mask without the rewound weights. Later rounds use no
                 result of the control, but they have other random numbers, because the control has used generations.
@@ -54,11 +55,11 @@ _MIN_CONNECTIONS = 2  # each round keeps at least this number
 
 
 def most_important(mask: Bool, importance: Float64, count: int) -> Bool:
-    """Return a mask [n] of the `count` most important connections of a mask [n]; of all if there are fewer.
+    """Return a mask [n] of the `count` most important connections of a mask [n]; of all connections if there are fewer.
 
     importance: [n]. Of equally important connections the first ones remain.
     """
-    # Absent connections come last. If `count` includes some of them, the mask removes them at the end.
+    # Absent connections come last. If `count` includes some of them, `& mask` removes them at the end.
     order = np.argsort(np.where(mask, -importance, np.inf), kind="stable")
     remaining = np.zeros(len(mask), np.bool_)
     remaining[order[:count]] = True
@@ -72,7 +73,7 @@ class GradualPruning:
     share: The setting `pruning`, the share of the initial connections that is pruned after T generations.
     generations: T, the setting `pruning_generations`.
     by: The setting `pruning_by`, the connections that are pruned first.
-    layout: The layout of the genomes, with the matrices.
+    layout: The layout of the genomes.
     initial: [W], the mask before generation 0.
     seed: The seed of the experiment.
     """
@@ -89,26 +90,26 @@ class GradualPruning:
 
         Args:
             generations: t, the number of completed generations.
-            mask: [W], the present mask.
+            mask: [W], the mask before this generation.
             centre: [W], θ.
             results: The results of the newest generation.
         """
-        remaining_time = 1 - min(generations / self.generations, 1.0)
+        remaining_time = 1 - min(generations / self.generations, 1.0)  # as a share of T
         # Products, because the operator ** calls libm, whose bits differ between machines.
         pruned_share = self.share * (1 - remaining_time * remaining_time * remaining_time)
         importance = self._importance(mask, centre, results)
         remaining = np.zeros(len(mask), np.bool_)
-        # Each matrix loses the same share, or a layer could lose all its connections. Flow may treat all matrices as
-        # one: the smaller a layer becomes, the larger is the flow through each of its connections.
+        # Each matrix loses the same share. Otherwise a layer could lose all its connections. Only flow can treat all
+        # matrices as one: the fewer connections a layer has, the larger is the flow through each of them.
         if self.by == "flow":
-            places = [slice(None)]
+            matrices = [slice(None)]
         else:
-            places = [slice(block.start, block.stop) for block in self.layout.blocks]
-        for place in places:
+            matrices = [slice(block.start, block.stop) for block in self.layout.blocks]
+        for matrix in matrices:
             # All importances are 0 if a matrix has no traces, or if no connection can act.
-            ranked_by = importance[place] if importance[place].any() else np.abs(centre[place])
-            count = round(np.count_nonzero(self.initial[place]) * (1 - pruned_share))
-            remaining[place] = most_important(mask[place], ranked_by, count)
+            ranked_by = importance[matrix] if importance[matrix].any() else np.abs(centre[matrix])
+            count = round(np.count_nonzero(self.initial[matrix]) * (1 - pruned_share))
+            remaining[matrix] = most_important(mask[matrix], ranked_by, count)
         return remaining
 
     def _importance(self, mask: Bool, centre: Float64, results: contract.Results) -> Float64:
@@ -172,14 +173,14 @@ class MaskedLayout(contract.ChangedLayout):
 class RoundRecord(contract.NamedNumbers):
     """The progress of a strategy that prunes in rounds.
 
-    spent: The completed generations of the present search.
+    search_generations: The completed generations of the present search.
     search: The number of the present search, from 0. Controls count as searches.
     generations: The completed generations of all searches.
     """
 
     dtype: ClassVar[DTypeLike] = np.int64
 
-    spent: int
+    search_generations: int
     search: int
     generations: int
 
@@ -188,8 +189,8 @@ class RoundRecord(contract.NamedNumbers):
 class PruningState:
     """The state of a strategy that prunes in rounds.
 
-    now: The state of the strategy that searches in this round.
-    mask: [W], the connections that this strategy searches.
+    now: The state of the inner strategy, which searches in this round.
+    mask: [W], the connections that the inner strategy searches.
     next_mask: [W], the connections of the next round while a control runs; otherwise equal to mask.
     record: The progress.
     """
@@ -205,10 +206,12 @@ MakeStrategy = Callable[[GenomeLayout], contract.Strategy[Any]]
 
 
 class PruningRounds(contract.Strategy[PruningState]):
-    """A strategy that runs another strategy in rounds, and prunes connections between rounds.
+    """A strategy that runs an inner strategy in rounds, and prunes connections between rounds.
+
+    The inner strategy is made anew when the mask changes.
 
     Args:
-        make: Returns the other strategy for a layout.
+        make: Returns the inner strategy for a layout.
         options: The length of the rounds, and the connections to prune.
         layout: The layout of the genomes.
         seed: The seed of the experiment.
@@ -221,7 +224,8 @@ class PruningRounds(contract.Strategy[PruningState]):
         self._initial_mask = contract.initial_genomes(layout, seed, 0, range(1)).mask[0]
         self._make = make
         self._layout = layout
-        # Both are cached, because the caches of a strategy compare states by identity.
+        # Both are caches. An inner strategy has caches, too, which compare states by identity. So all calls of `ask` in
+        # a generation must use the same strategy and the same state.
         self._strategy = contract.NewestValue(self._strategy_for)
         self._current = contract.NewestValue(self._current_search)
         copy_attributes(self, self._strategy(self._initial_mask))
@@ -229,7 +233,8 @@ class PruningRounds(contract.Strategy[PruningState]):
     def start(self) -> PruningState:
         """Return the state before generation 0."""
         mask = self._initial_mask
-        return PruningState(self._strategy(mask).start(), mask, mask, RoundRecord(0, 0, 0))
+        record = RoundRecord(search_generations=0, search=0, generations=0)
+        return PruningState(self._strategy(mask).start(), mask, mask, record)
 
     def ask(self, state: PruningState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates of the present search."""
@@ -237,7 +242,7 @@ class PruningRounds(contract.Strategy[PruningState]):
         return self._strategy(state.mask).ask(state.now, generation, candidates)
 
     def sums(self, state: PruningState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return the strategy's sums over all candidates, for some columns."""
+        """Return the inner strategy's sums over all candidates, for some columns."""
         state = self._current(state)
         return self._strategy(state.mask).sums(state.now, generation, fitness, columns)
 
@@ -246,7 +251,7 @@ class PruningRounds(contract.Strategy[PruningState]):
         state = self._current(state)
         now = self._strategy(state.mask).tell(state.now, genomes, results)
         old = state.record
-        record = RoundRecord(old.spent + 1, old.search, old.generations + 1)
+        record = RoundRecord(old.search_generations + 1, old.search, old.generations + 1)
         return PruningState(now, state.mask, state.next_mask, record)
 
     def champion(self, state: PruningState) -> Genomes:
@@ -254,19 +259,19 @@ class PruningRounds(contract.Strategy[PruningState]):
         return self._strategy(state.mask).champion(state.now)
 
     def champion_generation(self, state: PruningState) -> int | None:
-        """Return the generation that evaluated the champion; None if a champion may be evaluated again."""
+        """Return the generation in which the champion was evaluated; None if there were several or none."""
         return self._strategy(state.mask).champion_generation(state.now)
 
     def outcome(self, state: PruningState) -> dict[str, Float64]:
-        """Return the strategy's front or archive, see `Strategy.outcome`."""
+        """Return the inner strategy's front or archive, see `Strategy.outcome`."""
         return self._strategy(state.mask).outcome(state.now)
 
     def select(self, state: PruningState, /, **which: Any) -> Genomes:
-        """Return a genome of the strategy's front or archive."""
+        """Return a genome of the inner strategy's front or archive."""
         return self._strategy(state.mask).select(state.now, **which)
 
     def origin(self, state: PruningState, cell: Sequence[int]) -> tuple[int, int]:
-        """Return the generation and the candidate number of an elite of the strategy."""
+        """Return the generation and the candidate number of an elite of the inner strategy."""
         return self._strategy(state.mask).origin(state.now, cell)
 
     def to_arrays(self, state: PruningState) -> dict[str, NDArray[Any]]:
@@ -281,22 +286,21 @@ class PruningRounds(contract.Strategy[PruningState]):
         record = RoundRecord.from_arrays(arrays, "rounds")
         return PruningState(self._strategy(mask).from_arrays(arrays), mask, next_mask, record)
 
-    def _strategy_for(self, mask: Bool, _: int) -> contract.Strategy[Any]:
-        """Return the strategy for a mask."""
+    def _strategy_for(self, mask: Bool, _generation: int) -> contract.Strategy[Any]:
+        """Return the inner strategy for a mask."""
         return self._make(MaskedLayout(self._layout, mask))
 
-    def _current_search(self, state: PruningState, _: int) -> PruningState:
-        """Return the state from which candidates are drawn: the given one or, after the end of a round, a new start."""
+    def _current_search(self, state: PruningState, _generation: int) -> PruningState:
+        """Return the state from which candidates are drawn: the given state or, at the end of a search, a new start."""
         # The next search begins when its first candidates are drawn, not when the round ends. So a run that ends with a
         # round has the champion of this round.
-        if state.record.spent < self._options.pruning_every:
+        if state.record.search_generations < self._options.pruning_every:
             return state
-        search, generations = state.record.search + 1, state.record.generations
-        record = RoundRecord(0, search, generations)
-        if self._options.is_control(search):
-            # Prune now, by the state at the end of the round. The control begins with another state.
-            anew = self._strategy(state.mask).start_anew(generations)
-            return PruningState(anew, state.mask, self._pruned_mask(state), record)
+        record = RoundRecord(0, state.record.search + 1, state.record.generations)
+        if self._options.is_control(record.search):
+            # Choose the next mask now, by the state at the end of the round. The control begins with another state.
+            control = self._strategy(state.mask).start_anew(record.generations)
+            return PruningState(control, state.mask, self._pruned_mask(state), record)
         mask = state.next_mask if self._options.pruning_control else self._pruned_mask(state)
         return PruningState(self._strategy(mask).start(), mask, mask, record)
 

@@ -1,7 +1,7 @@
 """pgpe and snes: a Gaussian, with one σ for each weight, follows the gradient of the expected fitness.
 
-The weights of an initial genome are the first centre θ, and all candidates have its mask. With n = floor(P/2) symmetric
-pairs and ε_i ~ N(0, σ²):
+The weights of an initial genome are the first centre θ, and all candidates have the mask of this genome. With n =
+floor(P/2) symmetric pairs and ε_i ~ N(0, σ²), where all operations are elementwise:
 
     candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, so that its fitness is recorded
 
@@ -15,7 +15,7 @@ radius r. In the paper, r is 15 times the largest speed. The formulas:
 
     u            centred ranks of the fitness of the 2n paired candidates, so that an outlier counts only by its rank
     ∇θ           1/(2n) Σ_i (u_2i - u_{2i+1}) ε_i = 1/(2n) Σ_c u_c (w_c - θ)
-    ∇σ           1/(2n) Σ_i (u_2i + u_{2i+1}) (ε_i² - σ²)/σ = 1/(2n) Σ_c u_c (w_c - θ)²/σ, as Σ u = 0
+    ∇σ           1/(2n) Σ_i (u_2i + u_{2i+1}) (ε_i² - σ²)/σ = 1/(2n) Σ_c u_c (w_c - θ)²/σ, as the sum of u is 0
     θ            θ + v, where v is ClipUp's velocity after ∇θ
     σ            σ + α_σ ∇σ, where α_σ is the learning rate of σ. `max_sigma_change` limits the relative change of a σ,
                  and each σ stays from `smallest_sigma` to 1e6
@@ -27,7 +27,8 @@ rate of θ is 1, and the learning rate of σ is η_σ. Unlike in the paper, cand
 
     u_k          max(0, ln(n + 1) - ln k)/Σ_j max(0, ln(n + 1) - ln j) - 1/(2n) for the k-th best of the 2n candidates
     θ            θ + Σ_c u_c (w_c - θ)
-    σ            σ exp(η_σ/2 Σ_c u_c (w_c - θ)²/σ²), η_σ = (3 + ln C)/(5 sqrt(C)) for C connections; Σ u = 0
+    σ            σ exp(η_σ/2 Σ_c u_c (w_c - θ)²/σ²), η_σ = (3 + ln C)/(5 sqrt(C)) for C connections. The paper has
+                 (w_c - θ)²/σ² - 1, but the sum of u is 0
 """
 
 import math
@@ -62,7 +63,7 @@ class PgpeOptions(PruningOptions):
     max_speed: float = Field(1.0, gt=0, le=1e6)
     """v_max, the largest distance that the centre moves in a generation."""
     learning_rate: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """α, the length of a gradient's step; by default half of max_speed."""
+    """α, the length of the change of the velocity along a gradient; by default half of max_speed."""
     momentum: float = Field(0.9, ge=0, lt=1)
     """μ, the share of the velocity that stays from one generation to the next."""
     initial_radius: float = Field(4.5, gt=0, le=1e6)
@@ -76,17 +77,17 @@ class PgpeOptions(PruningOptions):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_in_earlier_versions(cls, given: Any, info: ValidationInfo) -> Any:
+    def _add_earlier_default(cls, options: Any, info: ValidationInfo) -> Any:
         # "lenient" means that the options come from a file. In earlier versions the default radius was 15 times the
         # largest speed, and files did not hold the default.
-        if (info.context or {}).get("lenient") and "initial_radius" not in given and "max_speed" in given:
-            return {**given, "initial_radius": 15 * given["max_speed"]}
-        return given
+        if (info.context or {}).get("lenient") and "initial_radius" not in options and "max_speed" in options:
+            return {**options, "initial_radius": 15 * options["max_speed"]}
+        return options
 
 
 @dataclass(frozen=True)
 class GaussianState:
-    """θ and σ: [W] float64; θ is zero where the mask [W] is False. The state of snes."""
+    """The state of snes: θ and σ, [W] float64, and the mask [W]. θ is zero where the mask is False."""
 
     centre: Float64 = stored("W")
     sigma: Float64 = stored("W")
@@ -95,7 +96,7 @@ class GaussianState:
 
 @dataclass(frozen=True)
 class PgpeState(GaussianState):
-    """The state of pgpe, with the velocity v, [W] float64. v is zero where the mask is False."""
+    """The state of pgpe: also the velocity v, [W] float64. v is zero where the mask is False."""
 
     velocity: Float64 = stored("W")
 
@@ -108,8 +109,8 @@ def _initial_sigma(options: PgpeOptions, connections: int) -> float:
     return min(options.initial_radius / math.sqrt(max(connections, 1)), _MAX_SIGMA)
 
 
-class _Pairs(EvolutionStrategy[GaussianStates]):
-    """The parts that pgpe and snes share. A subclass implements `_initial_state`, `tell` and `_utilities`."""
+class _PairedStrategy(EvolutionStrategy[GaussianStates]):
+    """The common parts of pgpe and snes. A subclass implements `_initial_state`, `tell` and `_utilities`."""
 
     grows = True  # `tell` and `sums` accept the fitness of only the first candidates, if their number is even
     antithetic = True  # candidates 2i and 2i + 1 are a pair
@@ -126,7 +127,7 @@ class _Pairs(EvolutionStrategy[GaussianStates]):
     def sums(self, state: GaussianStates, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns. fitness: [P], or fewer, see `grows`."""
         centre, sigma = state.centre[columns], state.sigma[columns]
-        # If the number of candidates is odd, the last one is the centre, which has no partner.
+        # The numbers of the 2n paired candidates. If P is odd, the last candidate is the centre, which has no partner.
         paired = np.arange(len(fitness) // 2 * 2)
         u, key = self._utilities(fitness), self._key(generation)
         total = moments_about_centre(centre, sigma, self._signs(paired), key, paired // 2, u, first=columns.start)
@@ -140,8 +141,8 @@ class _Pairs(EvolutionStrategy[GaussianStates]):
         """Return mean and standard deviation of each weight, both [W]."""
         return state.centre, state.sigma
 
-    def _sums_of(self, state: GaussianStates, genomes: GenomeSource, results: Results) -> tuple[Float64, Float64]:
-        """Return the two `sums` for all columns, [W] each. Compute them here if the results have none."""
+    def _moments(self, state: GaussianStates, genomes: GenomeSource, results: Results) -> tuple[Float64, Float64]:
+        """Return Σ u_c (w_c - θ) and Σ u_c (w_c - θ)², [W] each; from the genomes if the results have no sums."""
         check_population(genomes, results, self._P, self._W, grows=True)
         total = results.sums
         if total is None:
@@ -151,17 +152,20 @@ class _Pairs(EvolutionStrategy[GaussianStates]):
 
     def _signs(self, candidates: Int64) -> Float64:
         """Return [n]: the sign of ε in each candidate, 1 or -1; 0 for the candidate that is the centre itself."""
-        # The number of the last candidate if P is odd. If P is even, no candidate has this number.
+        # This is the number of the last candidate if P is odd. If P is even, no candidate has this number.
         centre_candidate = self._P // 2 * 2
         return np.where(candidates == centre_candidate, 0.0, np.where(candidates % 2, -1.0, 1.0))
 
     def _utilities(self, fitness: Float64) -> Float64:
-        """Return u [2n] of the paired candidates. fitness: [P], or fewer, see `grows`."""
+        """Return u [2n] of the paired candidates, without the last one of an odd P.
+
+        fitness: [P], or fewer, see `grows`.
+        """
         raise NotImplementedError
 
 
-class Pgpe(_Pairs[PgpeState]):
-    """The evolution strategy for P = `population` candidates of a layout."""
+class Pgpe(_PairedStrategy[PgpeState]):
+    """pgpe for P = `population` candidates of a layout."""
 
     state_type = PgpeState
 
@@ -177,9 +181,9 @@ class Pgpe(_Pairs[PgpeState]):
         require_evolved_weights(layout, "pgpe")
         options.check_combinations()
         # The initial genome may lack connections, so the first σ is only known approximately here.
-        first = _initial_sigma(options, layout.num_weights)
-        if options.smallest_sigma >= first:
-            expected = f"below the first standard deviation, about {first:g}"
+        first_sigma = _initial_sigma(options, layout.num_weights)
+        if options.smallest_sigma >= first_sigma:
+            expected = f"below the first standard deviation, about {first_sigma:g}"
             raise InputError("strategy.smallest_sigma", expected, options.smallest_sigma)
 
     def _initial_state(self, initial: Genomes) -> PgpeState:
@@ -191,15 +195,16 @@ class Pgpe(_Pairs[PgpeState]):
     def tell(self, state: PgpeState, genomes: GenomeSource, results: Results) -> PgpeState:
         """Move the centre and the standard deviations along their gradients."""
         options = self._options
-        moved, squares = self._sums_of(state, genomes, results)
+        first_moment, second_moment = self._moments(state, genomes, results)
         u = self._utilities(results.fitness)
         # If the candidates of each pair tie, ∇θ is 0, but the sums hold rounding errors. ClipUp would turn these into a
         # step of full length.
         pairs_tie = np.array_equal(u[::2], u[1::2])
-        gradient = np.zeros(self._W) if pairs_tie else moved / len(u)
+        gradient = np.zeros(self._W) if pairs_tie else first_moment / len(u)
         velocity = self._optimizer.velocity(state.velocity, gradient, self._learning_rate)
         max_change = options.max_sigma_change * state.sigma
-        change = np.clip(options.sigma_learning_rate * (squares / len(u) / state.sigma), -max_change, max_change)
+        sigma_gradient = second_moment / len(u) / state.sigma
+        change = np.clip(options.sigma_learning_rate * sigma_gradient, -max_change, max_change)
         sigma = np.clip(state.sigma + change, options.smallest_sigma, _MAX_SIGMA)
         return PgpeState(state.centre + velocity, sigma, state.mask, velocity)
 
@@ -214,15 +219,15 @@ class SnesOptions(PruningOptions):
     """The initial standard deviation of candidates around the centre."""
 
 
-class Snes(_Pairs[GaussianState]):
-    """The natural evolution strategy for P = `population` candidates of a layout."""
+class Snes(_PairedStrategy[GaussianState]):
+    """snes for P = `population` candidates of a layout."""
 
     state_type = GaussianState
 
     def __init__(self, options: SnesOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         super().__init__(layout, population, seed)
         self._options = options
-        # C of the formulas; 1 without connections, because 0 has no logarithm.
+        # C of the formulas. Without connections C is 1 here, because 0 has no logarithm.
         C = float(max(1, int(np.count_nonzero(self._initial.mask))))
         # Not `math.log`, because the bits of libm differ between machines.
         log_C = float(log(np.array([C]))[0])
@@ -240,10 +245,10 @@ class Snes(_Pairs[GaussianState]):
 
     def tell(self, state: GaussianState, genomes: GenomeSource, results: Results) -> GaussianState:
         """Move the centre and the standard deviations along the natural gradient."""
-        moved, squares = self._sums_of(state, genomes, results)
-        change = self._sigma_learning_rate / 2 * (squares / (state.sigma * state.sigma))
+        first_moment, second_moment = self._moments(state, genomes, results)
+        change = self._sigma_learning_rate / 2 * (second_moment / (state.sigma * state.sigma))
         # `exp` is a function of float32, with the same bits on every machine.
-        centre, sigma = state.centre + moved, state.sigma * exp(change.astype(np.float32))
+        centre, sigma = state.centre + first_moment, state.sigma * exp(change.astype(np.float32))
         return GaussianState(centre, _bounded(sigma, centre), state.mask)
 
     def _utilities(self, fitness: Float64) -> Float64:

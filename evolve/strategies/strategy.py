@@ -1,9 +1,11 @@
 """The contract of a search strategy, and the helpers that strategies share.
 
-A strategy has two pure functions of an explicit state. `ask` returns the genomes of a generation. `tell` takes their
-results and returns the next state. The state consists of arrays. A state needs no generator of random numbers, because
-all random numbers come from streams with the key (seed, purpose, generation, candidate). So `ask` returns the same
-genomes after the state was stored and restored.
+A strategy has two pure functions of an explicit state. `ask` returns the genomes of a generation. `tell` takes the
+results of these genomes and returns the next state. The state consists of arrays, and holds no generator of random
+numbers: all random numbers come from streams with the key (seed, purpose, generation, candidate), see
+`numerics.streams`. So `ask` returns the same genomes after the state was stored and restored.
+
+`random` in `elitist` is the simplest strategy to read next. `docs/tutorial-strategy.md` writes a new one.
 """
 
 import threading
@@ -28,10 +30,11 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The results of the P candidates of a generation.
+    """The results of the P candidates of a generation, genomes of W weights.
 
     fitness: [P] numbers, kept as a read-only float64 array. Higher is better; NaN is worst.
-    traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
+    traces: [P, T] float32, the T Hebbian traces of each candidate's network, averaged over its episodes; [P, 0] by
+        default.
     mean_traces: [T], the traces averaged over all candidates; if None, `average_traces` computes them from `traces`.
     sums: [W, *sum_shape], the strategy's `sums` for all columns; if None, `tell` computes the sums.
     measures: [P, D], the strategy's `measures`; if None, `tell` computes the measures from the genomes alone.
@@ -52,7 +55,7 @@ class Results:
         # Only in this way can a frozen data class set its own fields.
         object.__setattr__(self, "fitness", _fitness_array(self.fitness))
         P = len(self.fitness)
-        # The default has no rows, because P was not known.
+        # The default is an array [0, 0], because it cannot know P.
         if not np.size(self.traces):
             object.__setattr__(self, "traces", np.zeros((P, 0), np.float32))
         check_shape(self.traces, "traces", "P T", np.float32, P=P)
@@ -65,12 +68,12 @@ class Results:
         if self.mean_traces is not None:
             return self.mean_traces
         check_shape(self.traces, "traces", "P T", np.float32, T=T)
-        # `ordered_sum` sums over the last axis, which are here the candidates.
+        # `ordered_sum` sums over the last axis, so `.T` moves the candidates there.
         return ordered_sum(self.traces.T.astype(np.float64)) / len(self.traces)
 
 
 def _fitness_array(fitness: Any) -> Float64:
-    """Return a fitness [P] as float64. Raises InputError unless it is an array or a list [P] of numbers."""
+    """Return a fitness [P] as read-only float64. Raises InputError unless it is an array or a list [P] of numbers."""
     expected = "the fitness of P candidates, an array [P] of numbers"
     try:
         array = np.asarray(fitness, np.float64)
@@ -78,14 +81,14 @@ def _fitness_array(fitness: Any) -> Float64:
         raise InputError("fitness", expected, f"{type(fitness).__name__} ({one_line(error)})") from None
     if array.ndim != 1:
         raise InputError("fitness", expected, f"an array of shape {list(array.shape)}")
-    return read_only(array)  # `tell` must not change it, because it is recorded afterwards
+    return read_only(array)  # `tell` must not change the fitness, because it is recorded afterwards
 
 
 class Strategy(Generic[State]):
-    """Base class of strategies: a search with P candidates of one genome layout.
+    """Base class of strategies. A strategy searches with P candidates in each generation, all of one genome layout.
 
-    A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`. A subclass or an instance
-    overrides attributes whose defaults do not fit.
+    A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`. If the default of an
+    attribute does not fit, a subclass or an instance overrides the attribute.
 
     Attributes:
         portable: Whether `ask` and `tell` give the same bits on every machine. Every rank can then hold the state and
@@ -123,7 +126,7 @@ class Strategy(Generic[State]):
 
     @staticmethod
     def validate(options: Any, layout: GenomeLayout) -> None:
-        """Raise InputError for options that make no sense in a new run. Runs that exist are resumed all the same."""
+        """Raise InputError for options that make no sense in a new run. A resumed run keeps such options."""
 
     @abstractmethod
     def start(self) -> State:
@@ -143,9 +146,9 @@ class Strategy(Generic[State]):
 
         Args:
             state: The state that `ask` was called with.
-            genomes: The P candidates that `ask` returned, or a lazy source that computes them again. So take as few as
-                possible.
-            results: The results of their evaluation.
+            genomes: The P candidates that `ask` returned, or a lazy source that computes genomes again when they are
+                taken. So take as few genomes as possible.
+            results: The results of the P candidates.
         """
 
     @abstractmethod
@@ -153,11 +156,12 @@ class Strategy(Generic[State]):
         """Return the genome (P = 1) that the strategy estimates to be best.
 
         The state is a result of `tell`. If the search begins with a given genome, the state may also be the result of
-        `start`, and its champion is the given genome. Without a given genome, subclasses of `Elitist` refuse it.
+        `start`, and its champion is the given genome. Without a given genome, some strategies refuse the result of
+        `start`: no genome was evaluated yet.
         """
 
     def champion_generation(self, _state: State) -> int | None:
-        """Return the generation that evaluates the champion; None unless there is exactly one."""
+        """Return the generation in which the champion was evaluated; None if there were several or none."""
         return None
 
     @abstractmethod
@@ -205,7 +209,7 @@ class Strategy(Generic[State]):
         """
         raise NotImplementedError
 
-    def told_measures(self, genomes: GenomeSource, results: Results) -> Float64:
+    def measures_from(self, genomes: GenomeSource, results: Results) -> Float64:
         """Return [P, D]: `results.measures`, or the measures of the genomes. Raises InputError if D is wrong."""
         measures = self.measures(genomes, {}) if results.measures is None else results.measures
         D = len(self.measured)
@@ -215,9 +219,10 @@ class Strategy(Generic[State]):
         return measures
 
     def outcome(self, _state: State) -> dict[str, Float64]:
-        """Return the front or the archive after a generation, to be recorded: {"front": [P]} or {"archive": [cells]}.
+        """Return the front or the archive after a generation, for the run file; {} if the strategy keeps neither.
 
-        The names are fields of `store.schema.Record`. A strategy without a front or an archive returns {}.
+        {"front": [P]} has the fitness of each candidate, NaN if it is not on the front. {"archive": [cells]} has the
+        fitness of the elite of each cell, NaN if the cell is empty. The names are fields of `store.schema.Record`.
         """
         return {}
 
@@ -297,7 +302,8 @@ class NewestValue(Generic[State, Value]):
 
     def __call__(self, state: State, generation: int = 0) -> Value:
         """Return the value of the function. Omit the generation if the value depends only on the state."""
-        # While one thread computes the value, the others wait for it. A state never changes, so its identity is enough.
+        # While one thread computes the value, the others wait for it. A state never changes, so it is enough to compare
+        # the identities of states.
         with self._lock:
             if self._newest is None or self._newest[0] is not state or self._newest[1] != generation:
                 self._newest = state, generation, self._function(state, generation)
@@ -318,17 +324,17 @@ def requested_candidates(population: int, candidates: Int64 | None) -> Int64:
 
 
 def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "mean", "none"]:
-    """Return `strategy.traces`, or "none" if the network has no traces. num_traces: T, the number of traces."""
+    """Return `strategy.traces`, or "none" if the network has no traces. num_traces: T, the number of its traces."""
     return strategy.traces if num_traces else "none"
 
 
 def runs_on_every_rank(strategy: Strategy[Any], num_traces: int) -> bool:
     """Return whether every rank runs the strategy, and computes the candidates that it plays from the state.
 
-    Otherwise rank 0 computes all candidates. It does so if the strategy is `central`, or not portable, or needs the
-    traces of each candidate, which only rank 0 receives.
+    Otherwise rank 0 computes all candidates: if the strategy is `central`, or not portable, or needs the traces of each
+    candidate, which only rank 0 receives.
 
-    num_traces: T, the number of traces of an episode.
+    num_traces: T, the number of traces of a network.
     """
     return strategy.portable and not strategy.central and wanted_traces(strategy, num_traces) != "each"
 
@@ -339,7 +345,7 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
     Args:
         genomes: The candidates.
         results: The results of the candidates.
-        P: The required number of candidates, and of results unless `grows`.
+        P: The required number of candidates. Without `grows` it is also the required number of results.
         W: The required number of weights.
         grows: Whether the results of only the first n candidates are accepted, for even n.
 
@@ -350,13 +356,13 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
     if not isinstance(results, Results):
         cure = "Write tell(state, genomes, evolve.strategies.Results(fitness))."
         raise InputError("results", "the `Results` of the candidates", f"an object of {type(results).__name__}", cure)
-    if not hasattr(genomes, "take") or isinstance(genomes, np.ndarray):
+    if not hasattr(genomes, "take") or isinstance(genomes, np.ndarray):  # an array has a method `take`, too
         cure = "For changed weights write evolve.genome.Genomes(weights, genomes.mask)."
         raise InputError("genomes", "the `Genomes` that `ask` returned", f"an object of {type(genomes).__name__}", cure)
     if isinstance(genomes, Genomes):
         check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
-        # The smallest and the largest number show NaN and infinity, too, and need no array [P, W]. Verification passes
-        # a broadcast of one number, whose strides are 0.
+        # The smallest and the largest weight show any NaN or infinity, and need no second array [P, W]. Verification
+        # passes one number, broadcast to [P, W] with strides 0: finding its minimum would take long for nothing.
         if any(genomes.weights.strides) and not np.isfinite([genomes.weights.min(), genomes.weights.max()]).all():
             bad = np.flatnonzero(~np.isfinite(genomes.weights).all(axis=1))
             raise InputError("genomes", "finite weights", f"NaN or infinity in candidate {bad[0]}")
@@ -368,7 +374,7 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
 def ranking(fitness: Float64) -> NDArray[np.intp]:
     """Return [P]: the candidates from best to worst. Candidates of equal fitness keep their order; NaN comes last."""
     missing = np.isnan(fitness)
-    # The last key counts first. All NaN have one number, so the stable sort keeps their order.
+    # The last key of `lexsort` counts first. All NaN get the same first key, 0, so the stable sort keeps their order.
     return np.lexsort((np.where(missing, 0.0, -fitness), missing))
 
 
@@ -415,14 +421,14 @@ def interleaved(takes_first: Bool, first: Genomes, second: Genomes) -> Genomes:
 
 @dataclass(frozen=True)
 class ChangedLayout:
-    """Base class of layouts with their own initial genomes, and all else from another layout."""
+    """Base class of layouts with their own initial genomes. All other attributes come from the wrapped `layout`."""
 
     layout: GenomeLayout
 
     batched_init = False  # `init` takes the stream of one candidate, see `GenomeLayout`
 
     def __getattr__(self, name: str) -> Any:
-        # `copy` and `pickle` look up `__setstate__` on a new object, which has no layout yet.
+        # `copy` and `pickle` look up `__setstate__` on a new object that has no layout yet: do not recurse.
         if name == "layout":
             raise AttributeError(name)
         return getattr(self.layout, name)
@@ -460,20 +466,20 @@ class NamedNumbers:
     def from_arrays(cls, arrays: Arrays, name: str) -> Self:
         """Return the numbers from an array of a checkpoint. Raises ValueError for a missing or damaged array."""
         numbers = stored_array(arrays, name, f"{len(fields(cls))}", cls.dtype).tolist()
-        for i, part in enumerate(fields(cls)):
-            if part.type in (int, "int"):  # a text if the module of the subclass postpones annotations
+        for i, scalar in enumerate(fields(cls)):
+            if scalar.type in (int, "int"):  # a text if the module of the subclass postpones annotations
                 if numbers[i] % 1 != 0:  # also true for NaN and infinity, because their remainder is NaN
-                    raise ValueError(f"{name}: expected a whole number of {part.name}, got {numbers[i]}")
+                    raise ValueError(f"{name}: expected a whole number of {scalar.name}, got {numbers[i]}")
                 numbers[i] = int(numbers[i])
         return cls(*numbers)
 
 
 def stored(kind: str | type, dtype: DTypeLike = np.float64) -> Any:
-    """Return a field of a state, for `arrays_of` and `state_of`.
+    """Return a dataclass field that `arrays_of` writes to a checkpoint and `state_of` reads.
 
     Args:
-        kind: The shape of an array, written as in `check_shape`. Or a class: `Genomes`, a subclass of `NamedNumbers`,
-            or the class of another state.
+        kind: The shape of an array, written as in `check_shape`, such as "N W". Or a class: `Genomes`, a subclass of
+            `NamedNumbers`, or the class of another state.
         dtype: The type of the numbers in an array.
     """
     return field(metadata={"kind": kind, "dtype": dtype})
@@ -482,30 +488,31 @@ def stored(kind: str | type, dtype: DTypeLike = np.float64) -> Any:
 def arrays_of(state: Any, prefix: str = "") -> dict[str, NDArray[Any]]:
     """Return the fields of a state that `stored` declares, as arrays with the names of the fields.
 
-    Genomes are two arrays, "weights" and "mask". A state in a state gives its own arrays. Arrays [N, 0] are left out.
+    Genomes are two arrays, "weights" and "mask". A state in a state gives its own arrays. Arrays [N, 0] are left out:
+    they are traces that are not used.
 
     prefix: The beginning of all names.
     """
     arrays: dict[str, NDArray[Any]] = {}
-    for part in fields(state):
-        value = getattr(state, part.name)
+    for state_field in fields(state):
+        name, value = f"{prefix}{state_field.name}", getattr(state, state_field.name)
         if isinstance(value, Genomes):
             arrays |= {f"{prefix}weights": value.weights, f"{prefix}mask": value.mask}
         elif isinstance(value, NamedNumbers):
-            arrays[f"{prefix}{part.name}"] = value.to_array()
+            arrays[name] = value.to_array()
         elif is_dataclass(value):
             arrays |= arrays_of(value, prefix)
-        # The strategy's own `to_arrays` adds fields without metadata, such as `Archive.emitters`.
-        elif part.metadata and value.shape[1:] != (0,):
-            arrays[f"{prefix}{part.name}"] = value
+        # A field that `stored` does not declare, such as `Archive.emitters`, is left to the strategy's `to_arrays`.
+        elif state_field.metadata and value.shape[1:] != (0,):
+            arrays[name] = value
     return arrays
 
 
-def state_of(kind: type[Value], arrays: Arrays, prefix: str, sizes: dict[str, int]) -> Value:
+def state_of(state_class: type[Value], arrays: Arrays, prefix: str, sizes: dict[str, int]) -> Value:
     """Return the state that `arrays_of` stored.
 
     Args:
-        kind: The class of the state.
+        state_class: The class of the state.
         arrays: A checkpoint.
         prefix: The beginning of all names.
         sizes: The known lengths, by the letters in the shapes. The first array with a new letter adds an entry.
@@ -514,24 +521,24 @@ def state_of(kind: type[Value], arrays: Arrays, prefix: str, sizes: dict[str, in
         ValueError: An array is missing or has another shape.
     """
 
-    def read(name: str, symbols: str, dtype: DTypeLike) -> NDArray[Any]:
-        letters = symbols.split()
-        if len(letters) == 2 and sizes.get(letters[1]) == 0:  # an array without columns was left out
+    def read(name: str, shape: str, dtype: DTypeLike) -> NDArray[Any]:
+        letters = shape.split()
+        if len(letters) == 2 and sizes.get(letters[1]) == 0:  # `arrays_of` has left out an array without columns
             return np.zeros((sizes[letters[0]], 0), dtype)
-        array = stored_array(arrays, f"{prefix}{name}", symbols, dtype, **sizes)
+        array = stored_array(arrays, f"{prefix}{name}", shape, dtype, **sizes)
         sizes.update(zip(letters, array.shape, strict=True))
         return array
 
-    found: dict[str, Any] = {}
-    # `kind` is always a data class, which its annotation does not say.
-    for part in fields(kind):  # type: ignore[arg-type]
-        what = part.metadata.get("kind")
-        if isinstance(what, str):
-            found[part.name] = read(part.name, what, part.metadata["dtype"])
-        elif what is Genomes:
-            found[part.name] = Genomes(read("weights", "N W", np.float32), read("mask", "N W", np.bool_))
-        elif what and issubclass(what, NamedNumbers):
-            found[part.name] = what.from_arrays(arrays, f"{prefix}{part.name}")
-        elif what:
-            found[part.name] = state_of(what, arrays, prefix, sizes)
-    return kind(**found)
+    values: dict[str, Any] = {}
+    # `state_class` is always a data class, which its annotation does not say.
+    for state_field in fields(state_class):  # type: ignore[arg-type]
+        name, kind = state_field.name, state_field.metadata.get("kind")  # no kind: `from_arrays` sets this field
+        if isinstance(kind, str):
+            values[name] = read(name, kind, state_field.metadata["dtype"])
+        elif kind is Genomes:
+            values[name] = Genomes(read("weights", "N W", np.float32), read("mask", "N W", np.bool_))
+        elif kind and issubclass(kind, NamedNumbers):
+            values[name] = kind.from_arrays(arrays, f"{prefix}{name}")
+        elif kind:
+            values[name] = state_of(kind, arrays, prefix, sizes)
+    return state_class(**values)

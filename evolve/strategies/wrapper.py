@@ -3,6 +3,8 @@
 Both compare searches by a score: the mean fitness of the last k generations of a search. k is a quarter of
 `start_generations` or of `restart_after`, rounded up. If a strategy has survivors, `Multistart` counts only the fitness
 of survivors.
+
+`wrapped` adds the wrappers that the options ask for. `pruning_schedules` has a third wrapper, for rounds of pruning.
 """
 
 import itertools
@@ -30,13 +32,13 @@ class StartOptions(Options):
     start_generations: int = Field(100, ge=1, le=1_000_000)
     """The generations of each start, if there are several."""
     finalists: int = Field(1, ge=1)
-    """The number of best starts that have `start_generations` more before the best of them goes on; with 1, the best
+    """The number of best starts that play `start_generations` more before the best of them goes on; with 1, the best
     start goes on at once."""
 
     def check_combinations(self) -> None:
         """Raise InputError for a setting that has no effect beside the others."""
-        given = self.start_generations != StartOptions.model_fields["start_generations"].default
-        if given and self.starts == 1:
+        is_changed = self.start_generations != StartOptions.model_fields["start_generations"].default
+        if is_changed and self.starts == 1:
             raise InputError("strategy.starts", f"2 or more, of {self.start_generations} generations each", 1)
         if self.starts == 1 and self.finalists > 1:
             raise InputError("strategy.starts", f"more than the {self.finalists} finalists", 1)
@@ -69,13 +71,13 @@ class RestartOptions(StartOptions):
 class WrapperState:
     """The state of a wrapper.
 
-    now: The newest state of the strategy.
-    best: The state of the strategy that has the wrapper's champion.
+    now: The newest state of the inner strategy.
+    best: The state of the inner strategy that has the wrapper's champion.
     means: [k] float64, the mean fitness of each of the last k generations.
     record: The scores and counts of the wrapper.
     first_generation: The generation in which this search began. The first weights come from the streams of this
         generation. The number is above 0 if another wrapper began the search, for example as its second start.
-    waiting: The score and the last state of each start that may go on as a finalist, the best first.
+    waiting: The score and the last inner state of each start that may go on as a finalist, the best first.
     """
 
     now: Any
@@ -87,16 +89,16 @@ class WrapperState:
 
 
 class Wrapper(Strategy[WrapperState]):
-    """A strategy around another strategy, with the same attributes. Most methods call methods of the other strategy.
+    """A strategy around an inner strategy, with the same attributes. Most methods call methods of the inner strategy.
 
-    A subclass implements `tell`, and names its arrays and its record.
+    A subclass implements `tell` and `begun_search`, and sets the attributes below.
 
     Args:
-        strategy: The other strategy.
+        strategy: The inner strategy.
         generations: `start_generations` or `restart_after`; k is a quarter of it, rounded up.
     """
 
-    name: str
+    own_prefix: str
     """The prefix of the names of the wrapper's own arrays in a checkpoint."""
     best_prefix: str
     """The prefix of the names of the best state's arrays in a checkpoint."""
@@ -109,7 +111,7 @@ class Wrapper(Strategy[WrapperState]):
         self._strategy = strategy
         self._no_means = np.full(ceil_div(generations, 4), self.no_mean)
         copy_attributes(self, strategy)
-        # A state holds two states of the strategy, the newest and the best.
+        # A state holds two states of the inner strategy, the newest and the best.
         self.capacity = None if strategy.capacity is None else 2 * strategy.capacity
 
     def start(self) -> WrapperState:
@@ -121,15 +123,15 @@ class Wrapper(Strategy[WrapperState]):
         return self._started(self._strategy.start_anew(generation), generation)
 
     def ask(self, state: WrapperState, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates of the strategy."""
+        """Return candidates of the inner strategy."""
         return self._strategy.ask(state.now, generation, candidates)
 
     def sums(self, state: WrapperState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return the strategy's sums over all candidates, for some columns."""
+        """Return the inner strategy's sums over all candidates, for some columns."""
         return self._strategy.sums(state.now, generation, fitness, columns)
 
     def survivors(self, state: WrapperState) -> int:
-        """Return the number of leading candidates of the next generation that were evaluated before."""
+        """Return n: candidates 0 to n - 1 of the next generation were evaluated before."""
         return self._strategy.survivors(state.now)
 
     def distribution(self, state: WrapperState) -> tuple[Float64, Float64]:
@@ -141,55 +143,54 @@ class Wrapper(Strategy[WrapperState]):
         return self._strategy.champion(state.best)
 
     def champion_generation(self, state: WrapperState) -> int | None:
-        """Return the generation that evaluated the champion; None if a champion may be evaluated again."""
+        """Return the generation in which the champion was evaluated; None if there were several or none."""
         return self._strategy.champion_generation(state.best)
 
     def outcome(self, state: WrapperState) -> dict[str, Float64]:
-        """Return the strategy's front or archive, see `Strategy.outcome`."""
+        """Return the inner strategy's front or archive, see `Strategy.outcome`."""
         return self._strategy.outcome(state.now)
 
     def select(self, state: WrapperState, /, **which: Any) -> Genomes:
-        """Return a genome of the strategy's front or archive."""
+        """Return a genome of the inner strategy's front or archive."""
         return self._strategy.select(state.now, **which)
 
     def origin(self, state: WrapperState, cell: Sequence[int]) -> tuple[int, int]:
-        """Return the generation and the candidate number of an elite of the strategy."""
+        """Return the generation and the candidate number of an elite of the inner strategy."""
         return self._strategy.origin(state.now, cell)
 
-    def begun(self, before: WrapperState, after: WrapperState) -> str:
+    def begun_search(self, before: WrapperState, after: WrapperState) -> str:
         """Return the kind of the search that began between two states, such as "restart"; "" if no search began."""
         inner = self._strategy
-        return inner.begun(before.now, after.now) if isinstance(inner, Wrapper) else ""
+        return inner.begun_search(before.now, after.now) if isinstance(inner, Wrapper) else ""
 
     def to_arrays(self, state: WrapperState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        best = self._strategy.to_arrays(state.best) if self._keeps_best(state.record) else {}
+        best = self._strategy.to_arrays(state.best) if self._stores_best(state.record) else {}
         own = {
-            f"{self.name}_means": state.means,
-            f"{self.name}s": state.record.to_array(),
-            f"{self.name}s_begun": np.array([state.first_generation], np.int64),
+            f"{self.own_prefix}_means": state.means,
+            f"{self.own_prefix}s": state.record.to_array(),
+            f"{self.own_prefix}s_begun": np.array([state.first_generation], np.int64),
         }
-        named = {f"{self.best_prefix}{name}": array for name, array in best.items()}
-        return joined(self._strategy.to_arrays(state.now), named, own)
+        return joined(self._strategy.to_arrays(state.now), with_prefix(best, self.best_prefix), own)
 
     def from_arrays(self, arrays: Arrays) -> WrapperState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
-        means = stored_array(arrays, f"{self.name}_means", "k", np.float64, k=len(self._no_means))
-        record = type(self.first_record).from_arrays(arrays, f"{self.name}s")
-        first_generation = 0  # as in files of earlier versions, which have no array for it
-        if f"{self.name}s_begun" in arrays:
-            first_generation = int(stored_array(arrays, f"{self.name}s_begun", "1", np.int64)[0])
+        means = stored_array(arrays, f"{self.own_prefix}_means", "k", np.float64, k=len(self._no_means))
+        record = type(self.first_record).from_arrays(arrays, f"{self.own_prefix}s")
+        first_generation = 0  # files of earlier versions have no array for this number
+        if f"{self.own_prefix}s_begun" in arrays:
+            first_generation = int(stored_array(arrays, f"{self.own_prefix}s_begun", "1", np.int64)[0])
         now = best = self._strategy.from_arrays(arrays)
-        if self._keeps_best(record):
+        if self._stores_best(record):
             best = self._strategy.from_arrays(without_prefix(arrays, self.best_prefix))
         return WrapperState(now, best, means, record, first_generation)
 
     def _started(self, state: Any, first_generation: int) -> WrapperState:
-        """Return the state of a search that begins with a state of the strategy."""
+        """Return the state of a search that begins with a state of the inner strategy."""
         return WrapperState(state, state, self._no_means, self.first_record, first_generation)
 
-    def _keeps_best(self, _record: Any) -> bool:
-        """Return whether a checkpoint must hold the best state, too."""
+    def _stores_best(self, _record: Any) -> bool:
+        """Return whether a checkpoint stores the best state, too. Otherwise the best state is the newest one."""
         return True
 
 
@@ -202,10 +203,17 @@ def copy_attributes(wrapper: Strategy[Any], strategy: Strategy[Any]) -> None:
 
 def joined(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the arrays of all parts of a state. Raises ValueError if two arrays have one name."""
-    arrays = {name: array for part in parts for name, array in part.items()}
+    arrays: dict[str, NDArray[Any]] = {}
+    for part in parts:
+        arrays |= part
     if len(arrays) < sum(map(len, parts)):
         raise ValueError(f"two arrays of one name among {[sorted(part) for part in parts]}")
     return arrays
+
+
+def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays under names that begin with a prefix."""
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
 def without_prefix(arrays: Arrays, prefix: str) -> Arrays:
@@ -213,15 +221,16 @@ def without_prefix(arrays: Arrays, prefix: str) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def mean_fitness(fitness: Float64, first: int | None = None) -> float:
-    """Return the mean of the fitness [P], or of its first `first` numbers; -∞ if no fitness is finite.
+def mean_fitness(fitness: Float64, count: int | None = None) -> float:
+    """Return the mean of the fitness [P], or of the fitness of the first `count` candidates.
 
-    A fitness that is not finite counts as the smallest finite fitness of all P candidates.
+    A fitness that is not finite counts as the smallest finite fitness of all P candidates. The result is -∞ if no
+    fitness is finite.
     """
     finite = np.isfinite(fitness)
     if not finite.any():
         return -np.inf
-    counted = np.where(finite, fitness, fitness[finite].min())[:first]
+    counted = np.where(finite, fitness, fitness[finite].min())[:count]
     return float(ordered_sum(counted)) / len(counted)
 
 
@@ -229,7 +238,8 @@ def mean_fitness(fitness: Float64, first: int | None = None) -> float:
 class StartRecord(NamedNumbers):
     """The progress of a strategy with several starts.
 
-    best_score: The best score of the starts that have ended, or of the finalists that have ended; -∞ before one ends.
+    best_score: The best score of the starts that have ended; as soon as all have ended, of the finalists that have
+        ended. -∞ if there is no such start or finalist.
     generations: The completed generations of this search.
     """
 
@@ -247,7 +257,7 @@ class Multistart(Wrapper):
     first start has ended, while the first finalist plays, and after the choice, the best state is the newest state.
     """
 
-    name, best_prefix, no_mean = "start", "chosen_", 0.0
+    own_prefix, best_prefix, no_mean = "start", "chosen_", 0.0
     first_record = StartRecord(best_score=-np.inf, generations=0)
 
     def __init__(self, strategy: Strategy[Any], options: StartOptions) -> None:
@@ -263,15 +273,15 @@ class Multistart(Wrapper):
         """Return the state after a generation; at the end of a start, begin the next start or choose the best one."""
         now = self._strategy.tell(state.now, genomes, results)
         # Survivors are evaluated in every generation, so their mean is less noisy than the mean of all candidates.
-        scored = self._strategy.survivors(state.now) or None
-        means = np.append(state.means[1:], mean_fitness(results.fitness, scored))
+        survivors = self._strategy.survivors(state.now)
+        means = np.append(state.means[1:], mean_fitness(results.fitness, survivors if survivors else None))
         best_score, generations = state.record.best_score, state.record.generations + 1
+        # The newest state is the best one while no start (or finalist) has ended, and after the choice.
         has_best = best_score != -np.inf and generations <= self._end
         best, waiting = state.best if has_best else now, state.waiting
-        # A start or a finalist has ended. k is at most the length of a start, so `means` has no generations of an
-        # earlier one.
+        # A start or a finalist ends here. k is at most the length of a start, so all of `means` belong to it.
         if generations <= self._end and generations % self._per_start == 0:
-            ended = generations // self._per_start
+            ended = generations // self._per_start  # starts and finalists
             score = float(ordered_sum(means)) / len(means)
             if self._finalists and ended <= self._starts:
                 # Sorting is stable, so the earlier one of two starts with equal scores comes first.
@@ -285,20 +295,20 @@ class Multistart(Wrapper):
                 now = self._strategy.start_anew(state.first_generation + generations)
             elif waiting:
                 # The next finalist goes on from the state in which its start ended.
-                (_, now), *others = waiting
-                waiting = tuple(others)
-                if ended == self._starts:  # only the finalists' second scores count
+                (_, now), *later_finalists = waiting
+                waiting = tuple(later_finalists)
+                if ended == self._starts:  # from now on, only the scores that finalists reach as finalists count
                     best, best_score = now, -np.inf
             else:
                 # The choice: the best start or finalist goes on alone.
                 now = best
         return WrapperState(now, best, means, StartRecord(best_score, generations), state.first_generation, waiting)
 
-    def begun(self, before: WrapperState, after: WrapperState) -> str:
+    def begun_search(self, before: WrapperState, after: WrapperState) -> str:
         """Return "start n", "finalist n" or "best start" if one begins; or the search that begins within a start."""
         generations = after.record.generations
         if generations > self._end or generations % self._per_start:
-            return super().begun(before, after)
+            return super().begun_search(before, after)
         if generations == self._end:
             return "best start"
         number = generations // self._per_start + 1
@@ -309,14 +319,14 @@ class Multistart(Wrapper):
         arrays = super().to_arrays(state)
         if not state.waiting:
             return arrays
-        scores, states = zip(*state.waiting, strict=True)
-        stored = [self._strategy.to_arrays(each) for each in states]
-        named = {f"waiting_{i}_{name}": array for i, parts in enumerate(stored) for name, array in parts.items()}
-        return joined(arrays, {"waiting_scores": np.array(scores, np.float64)}, named)
+        scores = np.array([score for score, _ in state.waiting], np.float64)
+        states = [with_prefix(self._strategy.to_arrays(at), f"waiting_{i}_") for i, (_, at) in enumerate(state.waiting)]
+        return joined(arrays, {"waiting_scores": scores}, *states)
 
     def from_arrays(self, arrays: Arrays) -> WrapperState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         state = super().from_arrays(arrays)
+        # n, the number of waiting starts, follows from the number of starts and finalists that have ended.
         ended = state.record.generations // self._per_start
         n = min(ended, self._finalists)
         if ended >= self._starts:  # one finalist plays, and the earlier ones have ended
@@ -327,7 +337,7 @@ class Multistart(Wrapper):
         states = [self._strategy.from_arrays(without_prefix(arrays, f"waiting_{i}_")) for i in range(n)]
         return replace(state, waiting=tuple(zip(scores, states, strict=True)))
 
-    def _keeps_best(self, record: StartRecord) -> bool:
+    def _stores_best(self, record: StartRecord) -> bool:
         """Return whether a start is still to be chosen. Afterwards the best state is the newest one."""
         return record.generations < self._end
 
@@ -358,7 +368,7 @@ class Restarting(Wrapper):
     the newest one. `means` are NaN for generations before the last restart.
     """
 
-    name, best_prefix, no_mean = "restart", "best_", np.nan
+    own_prefix, best_prefix, no_mean = "restart", "best_", np.nan
     first_record = RestartRecord(best_score=-np.inf, to_beat=-np.inf, stalled=0, restarts=0, generations=0)
 
     def __init__(self, strategy: Strategy[Any], options: RestartOptions) -> None:
@@ -391,13 +401,13 @@ class Restarting(Wrapper):
         record = RestartRecord(best_score, to_beat, stalled, restarts, generations)
         return WrapperState(now, best, means, record, state.first_generation)
 
-    def begun(self, before: WrapperState, after: WrapperState) -> str:
+    def begun_search(self, before: WrapperState, after: WrapperState) -> str:
         """Return "restart" if the search restarts."""
         return "restart" if after.record.restarts > before.record.restarts else ""
 
 
 class _NoSearch(Strategy[None]):
-    """A strategy without candidates. Its wrappers start and restart it like any other strategy."""
+    """A strategy without candidates, for `beginnings`. Its wrappers start and restart it like any other strategy."""
 
     def start(self) -> None:
         """Return no state."""
@@ -407,8 +417,8 @@ class _NoSearch(Strategy[None]):
 
 
 def wrapped(strategy: Strategy[Any], options: Any) -> Strategy[Any]:
-    """Return a strategy with the starts and restarts that options ask for."""
-    # `Multistart` is outside, because each start may restart.
+    """Return a strategy with the starts and restarts that its options ask for."""
+    # `Multistart` is the outer wrapper, because each start may restart.
     if isinstance(options, RestartOptions) and options.restart_after:
         strategy = Restarting(strategy, options)
     if isinstance(options, StartOptions) and options.starts > 1:
@@ -419,6 +429,8 @@ def wrapped(strategy: Strategy[Any], options: Any) -> Strategy[Any]:
 def beginnings(options: Any, fitness: Sequence[Float64]) -> list[tuple[int, str]]:
     """Return the first generation and the kind of each start and restart of a search, except its first start.
 
+    A kind is a text of `Wrapper.begun_search`.
+
     Args:
         options: The options of the strategy.
         fitness: The fitness of all candidates, for each generation of the search.
@@ -428,7 +440,7 @@ def beginnings(options: Any, fitness: Sequence[Float64]) -> list[tuple[int, str]
         return []
     # Starts and restarts depend on the fitness alone, so this strategy needs no candidates.
     states = [strategy.start()]
-    for values in fitness:
-        states.append(strategy.tell(states[-1], NO_GENOMES, Results(values)))
-    kinds = [strategy.begun(before, after) for before, after in itertools.pairwise(states)]
+    for of_generation in fitness:
+        states.append(strategy.tell(states[-1], NO_GENOMES, Results(of_generation)))
+    kinds = [strategy.begun_search(before, after) for before, after in itertools.pairwise(states)]
     return [(generation, kind) for generation, kind in enumerate(kinds, 1) if kind]

@@ -243,7 +243,7 @@ def test_a_first_generation_that_fails_as_a_whole_is_followed_by_another(name):
         (np.array(1), r"cell: expected a list of indices, got 1\. Give the indices as numbers, such as \(0, 0\)\."),
         (np.array([[1, 1], [0, 0]]), r"cell: expected a cell from 0,0 to 4,3, got \[1, 1\],\[0, 0\]"),
         ("1,1", r"cell: expected a list of indices, got '1,1'\. Give the indices as numbers, such as \(0, 0\)\."),
-        ((4, 3), r"cell: expected one of the 1 filled ones, such as 2,2, got 4,3"),
+        ((4, 3), r"cell: expected one of the 1 filled cells, such as 2,2, got 4,3"),
     ],
 )
 def test_a_cell_without_an_elite_is_named(cell, message):
@@ -256,7 +256,7 @@ def test_a_cell_without_an_elite_is_named(cell, message):
         made.origin(state, cell)
     with pytest.raises(InputError, match=r"connections: expected none, except with nsga2"):
         made.select(state, connections=4)
-    with pytest.raises(InputError, match=r"cell: expected a filled one, got 0,0"):
+    with pytest.raises(InputError, match=r"cell: expected a filled cell, got 0,0"):
         made.select(made.start(), cell=(0, 0))
 
 
@@ -272,7 +272,10 @@ def test_a_cell_without_an_elite_is_named(cell, message):
         ),
         ({"cells": [2**10, 2**10]}, r"strategy\.cells: expected at most 131,072 cells in all"),
         ({"sigma": 0.1}, r"strategy\.emitters: expected 1 or more, if there is a sigma, got 0"),
-        ({"emitters": 3}, r"strategy\.emitters: expected at most 2 with a population of 16, got 3\. Each makes 4"),
+        (
+            {"emitters": 3},
+            r"strategy\.emitters: expected at most 2 with a population of 16, got 3\. Each needs at least 4",
+        ),
     ],
 )
 def test_a_grid_that_does_not_fit_is_refused(options, message):

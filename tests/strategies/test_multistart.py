@@ -147,7 +147,7 @@ def test_the_best_starts_play_on_and_the_best_of_these_goes_on(data, starts, eac
     best = starts + int(np.argmax(wanted[starts:]))
     assert states[-1].record.best_score == pytest.approx(wanted[best])
     assert same(made(), states[-1].now, before_next_start(states, ends[best], scores))
-    kinds = [strategy.begun(*pair) for pair in itertools.pairwise(states)]
+    kinds = [strategy.begun_search(*pair) for pair in itertools.pairwise(states)]
     assert [kind for kind in kinds if kind] == [
         *(f"start {n}" for n in range(2, starts + 1)),
         *(f"finalist {n}" for n in range(1, finalists + 1)),
