@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli.app import App
-from evolve.cli.bench.measurements import coordinator_of, figures_of_job, timed
+from evolve.cli.bench.measurements import coordinator_of, figures_of_job, generation_figures
 from evolve.store import Header, create
 from evolve.training import iterate
 from scale_parts.grid import Cell
@@ -38,7 +38,7 @@ def measure(cell: Cell, app: App, folder: str) -> int:
         closing(create(Path(folder) / "seed-0.h5", Header(config.to_toml(), {}, 0, config.env.id))) as log,
         closing(iterate(experiment, coordinator, log)) as records,
     ):
-        generations = timed(records, app, coordinator)
+        generations = generation_figures(records, app, coordinator)
         first, later = next(generations), [next(generations)]
         while sum(one["seconds"] for one in later) < _ENOUGH and len(later) < _MOST:
             later.append(next(generations))

@@ -21,11 +21,11 @@ COMMANDS = {
     "evaluate": "play held-out episodes with the champion; print the mean return",
     "replay": "play episodes of a run again, compare them with the log, film them",
     "plot": "draw curves of runs, or the network of a champion",
-    "report": "write one HTML page with everything about runs",
+    "report": "write an HTML page about runs: curves, film, network, verification",
     "export": "write the champion as a small file or as C, or the numbers as CSV",
     "verify": "compare two runs, or test if this machine repeats a run",
     "doctor": "say what works in this installation, and how to install the rest",
-    "bench": "measure the speed, as a ratio to bare environments",
+    "bench": "measure the speed, relative to environments without networks and MPI",
     "contest": "compare machines on work that digests prove to be equal",
     "completion": "print a script that completes commands and options at Tab",
 }
@@ -53,21 +53,21 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
         # stranger may have files with the names of Python's modules.
         sys.path.append(here)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt during the imports ends the process
-    (app,) = imported("evolve.cli.app")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports prints no traceback
+    (app,) = import_and_freeze("evolve.cli.app")
     code = app.launch(command, argv)
     app.exit_in_time(code)
     sys.exit(code)
 
 
-@cache  # so that a second call does not exempt garbage from collection, too
-def imported(*modules: str) -> list[Any]:
+@cache  # because a second `gc.freeze` would also exempt garbage from collection
+def import_and_freeze(*modules: str) -> list[Any]:
     """Import modules and return them. Imported objects stay alive, so the garbage collector never scans them."""
     gc.disable()
-    found = [importlib.import_module(module) for module in modules]
+    loaded = [importlib.import_module(module) for module in modules]
     gc.freeze()
     gc.enable()
-    return found
+    return loaded
 
 
 def main() -> None:

@@ -1,4 +1,8 @@
-"""Starts a command on its ranks, handles signals and broken output, prints an error once, and sets the exit code."""
+"""Starts a command on its ranks, handles signals and broken output, prints an error once, and sets the exit code.
+
+`launch` is the entry. On rank 0 it calls `_body` of the command's module with an `App`; the other ranks are workers.
+With `--workers`, this process only starts the ranks, which call `launch` again.
+"""
 
 import ctypes
 import errno
@@ -21,8 +25,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from evolve import cluster, training
-from evolve.cli import imported
-from evolve.cli.parser import Answered, Parser, spelled
+from evolve.cli import import_and_freeze
+from evolve.cli.parser import Answered, Parser, setting_text
 from evolve.cluster import hosts, supervision
 from evolve.cluster.cores import Work, count_workers, count_workers_to_start
 from evolve.cluster.watchdog import interrupt_soon
@@ -32,15 +36,15 @@ if TYPE_CHECKING:
     from evolve.rollouts import AnyRollout
 
 _LOG = logging.getLogger("evolve")
-_NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
+_OPTIONS_WITHOUT_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
 """Options with which a command plays no episode, and thus needs no workers."""
 WITH_WORKERS = ("run", "verify", "evaluate", "report")
 """The commands for which `--workers` starts ranks. Their modules have the function `_work`, which returns the amount of
-work for their arguments. The option `--workers` of `contest` is another one."""
-_CLOSE_SECONDS = 5.0  # for each environment
-_ONE_REQUEST = 2.0  # seconds within which all signals to a rank that has a supervisor belong to one request
+work for their arguments. `contest` has another option `--workers`: the numbers of workers to measure."""
+_CLOSE_SECONDS = 5.0  # an environment that takes longer to close ends this process
+_REQUEST_SECONDS = 2.0  # a rank with a supervisor counts all signals within this time as one request to stop
 _EXIT_SECONDS = 30.0  # an exiting process waits at most this long for the threads of environments
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class BestEffortStream:
@@ -71,7 +75,7 @@ class BestEffortStream:
             discard(self._stream)
 
 
-def write_past_mpirun(text: str) -> None:
+def write_to_stderr_of_mpirun(text: str) -> None:
     """Write a text to the stderr of Open MPI's mpirun, because after Ctrl-C mpirun drops the output of its ranks.
 
     Nothing is written unless Open MPI started this process.
@@ -82,8 +86,8 @@ def write_past_mpirun(text: str) -> None:
         # Without O_NOCTTY, a terminal that is opened could become the controlling terminal of this process.
         descriptor = os.open(f"/proc/{os.getppid()}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
         try:
-            begin = "\x1b[?25h\n" if os.isatty(descriptor) else ""  # the display has hidden the cursor
-            os.write(descriptor, (begin + text).encode("utf-8", "backslashreplace"))
+            show_cursor = "\x1b[?25h\n" if os.isatty(descriptor) else ""  # the display has hidden the cursor
+            os.write(descriptor, (show_cursor + text).encode("utf-8", "backslashreplace"))
         finally:
             os.close(descriptor)
 
@@ -96,33 +100,34 @@ def discard(stream: TextIO) -> None:
 
 
 class StopFlag:
-    """Remembers the first signal. The second signal has its usual effect, which ends even a process that hangs.
+    """Remembers the first signal. The second signal has its usual effect: it ends this process, even if it hangs.
 
     A cluster sends SIGTERM to all processes of a job. The supervisor passes it on to its ranks as SIGUSR1, and mpirun
     passes it on to them as SIGTERM. So these ranks get several signals for one request, in any order. They ignore all
-    signals within `_ONE_REQUEST` seconds after the first one.
+    signals within `_REQUEST_SECONDS` seconds after the first one.
     """
 
     def __init__(self) -> None:
         self._first: int | None = None
         self._first_at = 0.0
         self._caught: tuple[int, ...] = ()
-        self._taken_back: set[int] = set()  # the signals of which a warning was given
+        self._replaced: set[int] = set()  # the signals with a handler that the environment has replaced
+        self._deadline = float("inf")
         self.stop_message: Callable[[], str] | None = None
         """Returns the message to print at once on a signal other than SIGUSR1. The launcher drops later output."""
-        self._deadline = float("inf")
-        self.plays = False
+        self.plays_episodes = False
         """Whether this process plays episodes, so that an environment may replace the handlers of signals."""
-        self.interrupts = False
+        self.interrupts_environment = False
         """Whether the first signal interrupts an environment that hangs in this process."""
-        self.ends_at_once = ""
-        """The name of the command, if the first signal ends it at once: it plays no episode, and may end anywhere."""
+        self.command_without_episodes = ""
+        """The name of the command if it plays no episode. The first signal then ends the process at once."""
 
     def install(self) -> None:
         """Catch the signals that ask this process to stop."""
-        # nohup makes a process ignore SIGHUP, and a run then outlives its terminal.
-        outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-        self._caught = tuple(number for number in supervision.STOPPING if not (outlives and number == signal.SIGHUP))
+        self._caught = supervision.STOPPING
+        # nohup makes a process ignore SIGHUP, so that the process outlives its terminal.
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+            self._caught = tuple(number for number in self._caught if number != signal.SIGHUP)
         for number in self._caught:
             signal.signal(number, self._remember)
         # Python writes the number of each signal into this pipe, even if the environment has replaced the handler.
@@ -130,14 +135,13 @@ class StopFlag:
         with suppress(OSError):  # drop the signals of an earlier command of this process
             os.read(_pipe()[0], 2**16)
 
-    @property
-    def signal(self) -> int | None:
-        """The first signal, or None.
+    def read_signal(self) -> int | None:
+        """Return the first signal; None before it.
 
-        If there is one, reading this property restores the usual effect of all signals, so that the next signal ends
-        the process; but not while `_is_repeated` is true.
+        After the first signal, a call restores the usual effect of all signals, so that the next one ends the process.
+        A rank with a supervisor waits with this until the request of the first signal is over.
         """
-        if self._first is not None and not self._is_repeated():
+        if self._first is not None and not self._is_in_first_request():
             self._stop_catching()
         return self._first
 
@@ -147,13 +151,14 @@ class StopFlag:
 
     def reason(self) -> str | None:
         """Return the reason to stop, or None."""
-        if self._first is None and self.plays:
+        if self._first is None and self.plays_episodes:
             self._keep_catching()
-        if self.signal is not None:
-            if supervision.is_supervised() and self.signal == signal.SIGUSR1:
-                return "a signal"  # the supervisor has printed its name
-            return signal.Signals(self.signal).name
-        return "the time limit" if time.monotonic() > self._deadline else None
+        received = self.read_signal()
+        if received is None:
+            return "the time limit" if time.monotonic() > self._deadline else None
+        if supervision.is_supervised() and received == signal.SIGUSR1:
+            return "a signal"  # the supervisor has printed its name
+        return signal.Signals(received).name
 
     def check(self, where: str = "") -> None:
         """Raise Stopped if there is a reason to stop. where: A text after the reason, such as " in step 7"."""
@@ -162,22 +167,23 @@ class StopFlag:
             raise Stopped(f"stopped by {reason}{where}")
 
     def _keep_catching(self) -> None:
-        """Put handlers of signals back that the environment has replaced, as a client of ROS does."""
+        """Put back the handlers of signals that the environment has replaced. A client of ROS replaces handlers."""
         if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
             return
         for number in self._caught:
             if signal.getsignal(number) != self._remember:
                 signal.signal(number, self._remember)
-                if number not in self._taken_back:  # it may be replaced in each episode
+                if number not in self._replaced:  # warn once, because each episode may replace the handler
                     name = signal.Signals(number).name
                     _LOG.warning(
                         "the environment has replaced the handler of %s, which stops this command: it is put back", name
                     )
-                self._taken_back.add(number)
-        if self._taken_back:
+                self._replaced.add(number)
+        # The handler of the environment may have received a signal. The pipe has the number of each signal.
+        if self._replaced:
             with suppress(OSError):  # the pipe is empty
                 arrived = [number for number in os.read(_pipe()[0], 4096) if number in self._caught]
-                if arrived and self._first is None:  # the handler of the environment got the signal
+                if arrived and self._first is None:
                     self._remember(arrived[0], None)
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
@@ -185,29 +191,31 @@ class StopFlag:
         # The handlers of the other signals stay until the first signal is read. Python reports an error if a signal is
         # pending although its handler has just been removed.
         if self._first is not None:
-            if self._is_repeated():
+            if self._is_in_first_request():
                 return
+            # The second request: the usual effect of its signal ends this process.
             self._stop_catching()
             signal.raise_signal(number)
         self._first, self._first_at = number, time.monotonic()
         if not supervision.is_supervised():
             _restore_usual_effect(number)
-        else:  # SIGUSR1 is the supervisor's request to stop, which it never makes twice
+        else:  # the supervisor sends SIGUSR1 only once, so a later SIGUSR1 belongs to this request
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
             self._caught = tuple(each for each in self._caught if each != signal.SIGUSR1)
-        if self.ends_at_once:
-            # Not by an exception, which is lost if it is raised in a destructor, for example of h5py.
+        if self.command_without_episodes:
+            # Exit here, because an exception would be lost in a destructor, for example of h5py.
             with suppress(OSError):
-                os.write(2, f"evolve.{self.ends_at_once}: stopped by {signal.Signals(number).name}\n".encode())
+                stopped = f"evolve.{self.command_without_episodes}: stopped by {signal.Signals(number).name}\n"
+                os.write(2, stopped.encode())
             os._exit(Stopped.exit_code)
-        if self.interrupts:
+        if self.interrupts_environment:
             interrupt_soon()
         if self.stop_message is not None and number != signal.SIGUSR1:
-            write_past_mpirun(f"{self.stop_message()}\n")
+            write_to_stderr_of_mpirun(f"{self.stop_message()}\n")
 
-    def _is_repeated(self) -> bool:
-        """Return whether another signal would belong to the request of the first one."""
-        return supervision.is_supervised() and time.monotonic() - self._first_at < _ONE_REQUEST
+    def _is_in_first_request(self) -> bool:
+        """Return whether a signal that arrives now belongs to the request of the first signal."""
+        return supervision.is_supervised() and time.monotonic() - self._first_at < _REQUEST_SECONDS
 
     def _stop_catching(self) -> None:
         for number in self._caught:
@@ -217,7 +225,7 @@ class StopFlag:
 
 @cache
 def _pipe() -> tuple[int, int]:
-    """Return the ends of a pipe to read from and to write to, neither of which waits."""
+    """Return the file descriptors of a pipe, the end to read and the end to write. Neither operation ever waits."""
     ends = os.pipe()
     for end in ends:
         os.set_blocking(end, False)
@@ -236,8 +244,8 @@ class App:
     stop: StopFlag
 
     def coordinator(self) -> "cluster.Coordinator":
-        """Return a coordinator of the workers."""
-        self.stop.plays = True
+        """Return a coordinator of the workers. From now on, this process may play episodes."""
+        self.stop.plays_episodes = True
         return cluster.Coordinator(self.transport, kept_rollouts(), self.stop.reason)
 
 
@@ -257,7 +265,7 @@ def launch(name: str, argv: list[str] | None = None, body: Body | None = None) -
         body: The function that carries out the command on rank 0, by default `_body` of the command's module.
     """
     argv = sys.argv[1:] if argv is None else argv
-    _open_streams()
+    _prepare_streams()
     code = _run_in_ranks(name, argv) if name in WITH_WORKERS else None
     if code is not None:
         return code
@@ -265,18 +273,19 @@ def launch(name: str, argv: list[str] | None = None, body: Body | None = None) -
     # not need the module, and neither does the process that starts the ranks of `--workers N`.
     if cluster.launched().rank != 0:
         body = None
-        imported("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
+        import_and_freeze("evolve.cluster.worker", "evolve.training.rollouts", "evolve.training.shared_strategy")
     elif body is None:
         body = _module_of(name)._body
-    return _launch_here(name, argv, body)
+    return _run_on_this_rank(name, argv, body)
 
 
 def _module_of(name: str) -> Any:
     """Return the module of a command."""
-    return imported(f"evolve.cli.{name}")[0]
+    return import_and_freeze(f"evolve.cli.{name}")[0]
 
 
-def _open_streams() -> None:
+def _prepare_streams() -> None:
+    """Open missing standard streams, replace characters that cannot be encoded, and make stderr never fail."""
     # In this order each stream gets its usual descriptor. Libraries write their messages to descriptor 2.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
@@ -301,21 +310,21 @@ def _run_in_ranks(command: str, argv: list[str]) -> int | None:
     # Only --workers is read here. Rank 0 of the new ranks reads the other arguments.
     parser = Parser("evolve", "", add_help=False)
     parser.add_workers()
-
-    def amount() -> Work:
-        # 2 or more workers start at once. Rank 0 then compares their number with the work, see `_remark`.
-        return _module_of(command)._work(rest) if found.workers in ("auto", 1) else Work()
-
     try:
-        found, rest = parser.parse_known_args(argv)
-        if found.workers is None or _NO_WORK & set(argv):
+        options, unparsed = parser.parse_known_args(argv)
+        if options.workers is None or _OPTIONS_WITHOUT_WORK & set(argv):
             return None
-        count = count_workers_to_start(found.workers, amount, "--workers", "a command")
+
+        def amount() -> Work:
+            # 2 or more workers start at once. Rank 0 then compares their number with the work, see `_say_if_idle`.
+            return _module_of(command)._work(unparsed) if options.workers in ("auto", 1) else Work()
+
+        count = count_workers_to_start(options.workers, amount, "--workers", "a command")
         say(command, count.describe())
         if count.workers == 1:
             return None
         cluster.check_start("--workers")
-        words = [*hosts.mpirun_words(count.workers + 1), *hosts.python_words(), "-m", f"evolve.{command}", *rest]
+        words = [*hosts.mpirun_words(count.workers + 1), *hosts.python_words(), "-m", f"evolve.{command}", *unparsed]
         return supervision.supervise(words, hosts.mpirun_environment(), count.workers, partial(say, command))
     except EvolveError as error:
         return _refuse(command, error)
@@ -335,7 +344,7 @@ def stdout_for_json(is_json: bool) -> Iterator[None]:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        # C may still hold what an environment has printed. This text must leave before descriptor 1 is stdout again.
+        # The buffers of C may have text of an environment. Flush them before descriptor 1 is stdout again.
         ctypes.CDLL(None).fflush(None)
         os.dup2(stdout, 1)
         os.close(stdout)
@@ -346,7 +355,7 @@ def say(command: str, text: str) -> None:
     print(f"evolve.{command}: {text}", file=sys.stderr, flush=True)
 
 
-def _launch_here(name: str, argv: list[str], body: Body | None) -> int:
+def _run_on_this_rank(name: str, argv: list[str], body: Body | None) -> int:
     """Run the body of a command on rank 0, or serve rank 0 without a body; return the exit code."""
     stop = StopFlag()
     stop.install()  # before MPI starts: an interrupt during its start would leave the other ranks waiting
@@ -363,15 +372,17 @@ def _launch_here(name: str, argv: list[str], body: Body | None) -> int:
             # With --json, the environments of a worker must print to stderr, too: all ranks share stdout.
             replica = training.StrategyReplica()
             with stdout_for_json("--json" in argv):
-                cluster.serve(transport, kept_rollouts(), lambda: stop.signal, replica, _close_environments)
+                cluster.serve(transport, kept_rollouts(), stop.read_signal, replica, _close_environments)
             transport.leave(0)
             return 0
         return _coordinate(name, argv, body, App(transport, stop))
     except BaseException as error:
+        # Rank 0 prints its own EvolveErrors. If a worker has one, rank 0 has died, and the lowest rank left prints it.
+        lowest_left = min(set(range(transport.size)) - transport.gone)
         if not isinstance(error, EvolveError):
             traceback.print_exc()
-        elif transport.rank == min(set(range(transport.size)) - transport.gone):
-            print_error(name, error)  # rank 0 has died, and this is the lowest rank left
+        elif transport.rank == lowest_left:
+            print_error(name, error)
         else:
             transport.leave(1)  # a launcher may hang, or lose the exit code, if two ranks ask it to abort
         transport.abort(1)
@@ -379,9 +390,9 @@ def _launch_here(name: str, argv: list[str], body: Body | None) -> int:
 
 
 def _refuse(name: str, error: EvolveError) -> int:
-    """Print an error before there is a transport, on rank 0; return the exit code."""
+    """Print an error that comes before MPI starts, only on rank 0; return the exit code."""
     if cluster.launched().rank != 0:
-        return 0  # a launcher ends the job at the first failure, which must not come before rank 0's message
+        return 0  # a failure would make the launcher end the job, perhaps before rank 0 has printed the error
     print_error(name, error)
     return supervision.hand_over(error.exit_code)
 
@@ -390,12 +401,12 @@ def _coordinate(name: str, argv: list[str], body: Body, app: App) -> int:
     """Run a command on rank 0, and dismiss the workers; return the exit code."""
     transport = app.transport
     supervision.say_begun()
-    app.stop.interrupts = True
-    code = _guarded(name, argv, body, app)
-    # A supervisor asks its ranks to stop by SIGUSR1. SIGTERM comes from a launcher that ends the job after a death.
-    is_lost = bool(transport.silent) or app.stop.signal == signal.SIGTERM
+    app.stop.interrupts_environment = True
+    code = _run_body(name, argv, body, app)
+    # A supervisor asks its ranks to stop by SIGUSR1. A launcher sends SIGTERM if it ends the job after a rank's death.
+    lost_rank = bool(transport.silent) or app.stop.read_signal() == signal.SIGTERM
     # Hand the code over before the ranks end: from then on, the supervisor kills a launcher that does not end in time.
-    code = supervision.hand_over(code, start_again=is_lost and code == Stopped.exit_code)
+    code = supervision.hand_over(code, start_again=lost_rank and code == Stopped.exit_code)
     all_have_left = cluster.dismiss(transport)
     with stdout_for_json("--json" in argv):  # an environment may print when it is closed
         _close_environments()
@@ -406,7 +417,7 @@ def _coordinate(name: str, argv: list[str], body: Body, app: App) -> int:
     return code
 
 
-def _remark(name: str, argv: list[str]) -> None:
+def _say_if_idle(name: str, argv: list[str]) -> None:
     """Tell the user if the work is too little for the workers that `--workers` has started."""
     workers = supervision.supervised_workers()
     if workers is not None and name in WITH_WORKERS:
@@ -416,13 +427,13 @@ def _remark(name: str, argv: list[str]) -> None:
             say(name, remark)
 
 
-def _guarded(name: str, argv: list[str], body: Body, app: App) -> int:
+def _run_body(name: str, argv: list[str], body: Body, app: App) -> int:
     """Run the body of a command, and print its error as one message; return the exit code."""
     try:
         cluster.check_arguments(app.transport)
         code = 0
         with suppress(Answered):  # the parser has printed the help
-            _remark(name, argv)
+            _say_if_idle(name, argv)
             code = body(app, argv)
         # The output is flushed here, so that the handlers below see its errors.
         sys.stdout.flush()
@@ -437,10 +448,10 @@ def _guarded(name: str, argv: list[str], body: Body, app: App) -> int:
         discard(sys.stdout)
         return 1
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
             discard(sys.stdout)
             print(f"evolve.{name}: the output cannot be written ({error}).", file=sys.stderr)
-        elif isinstance(error, KeyboardInterrupt) and app.stop.signal is None:
+        elif isinstance(error, KeyboardInterrupt) and app.stop.read_signal() is None:
             message = f"code that evolve called raised KeyboardInterrupt:\n{describe(error).rstrip()}"
             print_error(name, RunError(message))
         else:
@@ -449,13 +460,13 @@ def _guarded(name: str, argv: list[str], body: Body, app: App) -> int:
 
 
 def print_error(name: str, error: EvolveError) -> None:
-    """Print an error on stderr. Options of the command take the place of settings. name: the command."""
-    message = f"evolve.{name}: {error.worded(lambda setting: spelled(setting, name))}"
+    """Print an error on stderr, with the options of the command beside the settings. name: The command."""
+    message = f"evolve.{name}: {error.worded(lambda setting: setting_text(setting, name))}"
     print(message.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
 
 
-def ready_rollout(experiment: str) -> "AnyRollout":
-    """Return the rollout of an experiment (TOML text), and exempt the present objects from garbage collection."""
+def make_frozen_rollout(experiment: str) -> "AnyRollout":
+    """Make the rollout of an experiment (TOML text), and exempt all present objects from garbage collection."""
     rollout = training.make_rollout(experiment)
     freeze_objects()
     return rollout
@@ -470,23 +481,22 @@ def freeze_objects() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 5, 5)  # the collector runs after 10,000 new objects; by default after some hundreds
+    gc.set_threshold(10_000, 5, 5)  # run the collector after 10,000 new objects; the default is some hundreds
 
 
-# Cached, because `_close_environments` closes the rollouts that the coordinator or the worker has used.
-@cache
+@cache  # so that `_close_environments` closes the rollouts that the coordinator or the worker has used
 def kept_rollouts() -> "cluster.KeptRollouts":
     """Return the rollouts of this process."""
-    return cluster.KeptRollouts(ready_rollout)
+    return cluster.KeptRollouts(make_frozen_rollout)
 
 
-def shown(path: Path) -> str:
-    """Return a path as text: exact for a script that reads it, without control characters on a terminal."""
+def path_for_stdout(path: Path) -> str:
+    """Return a path as text: without control characters on a terminal, otherwise exact, for a script that reads it."""
     return sanitize(str(path), 4000) if sys.stdout is not None and sys.stdout.isatty() else str(path)
 
 
 def exit_in_time(code: int) -> None:
-    """End this process after a while, even if an environment has left a thread that does not end.
+    """End this process after `_EXIT_SECONDS`, even if a thread of an environment does not end.
 
     Python waits for such a thread forever, and all other ranks and the launcher would wait for this process.
     """
@@ -495,10 +505,9 @@ def exit_in_time(code: int) -> None:
         time.sleep(_EXIT_SECONDS)
         # The other ranks wait for this process in MPI_Finalize.
         cluster.finalize()
-        threads = threading.enumerate()
-        left = [each.name for each in threads if not each.daemon and each is not threading.main_thread()]
-        what = ", ".join(left) or "a process"
-        print(f"evolve: an environment has not ended {what}: this process does not wait any longer", file=sys.stderr)
+        others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+        names = ", ".join(thread.name for thread in others if not thread.daemon) or "a process"
+        print(f"evolve: an environment has not ended {names}: this process does not wait any longer", file=sys.stderr)
         with suppress(OSError):  # the thread may have printed, and the reader may have gone
             sys.stdout.flush()
         os._exit(code)

@@ -19,7 +19,7 @@ _CHOICES = {
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     **dict.fromkeys(("workers", "threads", "compute.threads"), ("auto", "2", "4", "8")),
 }
-"""The words that a shell suggests for an option, by its `dest` in argparse. Users may also type other numbers."""
+"""The words that a shell suggests for an option, by its `dest` in argparse. Users may type other numbers, too."""
 # The `dest` of each option or argument that takes an environment, a directory, or a file.
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory", "tensorboard"}
@@ -45,24 +45,25 @@ def script(shell: str) -> str:
 
 
 def _all_commands(shtab: Any) -> argparse.ArgumentParser:
-    """Return one parser of all commands, with the completions of each option."""
-    everything = argparse.ArgumentParser("evolve", description="neuroevolution over MPI")
-    everything.add_argument("--version", action="store_true", help="print the version")
-    commands = everything.add_subparsers(dest="command")
-    for name, line in cli.COMMANDS.items():
+    """Return one parser with all commands as subcommands, and with the completions of each option."""
+    evolve = argparse.ArgumentParser("evolve", description="neuroevolution over MPI")
+    evolve.add_argument("--version", action="store_true", help="print the version")
+    commands = evolve.add_subparsers(dest="command")
+    for name, summary in cli.COMMANDS.items():
         parser = parser_of(name)
         for action in parser._actions:
             _add_completions(action, shtab)
-        # `parser` already has --help. argparse formats `help` with the operator %, so each % is doubled.
-        commands.add_parser(name, parents=[parser], add_help=False, help=line.replace("%", "%%"), description=line)
-    return everything
+        escaped = summary.replace("%", "%%")  # argparse formats `help` with the operator %
+        # Without `add_help=False` there would be two options --help, because `parser` has one.
+        commands.add_parser(name, parents=[parser], add_help=False, help=escaped, description=summary)
+    return evolve
 
 
 def _add_completions(action: argparse.Action, shtab: Any) -> None:
     if action.dest in _CHOICES:
-        known = _CHOICES[action.dest]
-        # The command `contest` also has an option `--workers`, of type int, which takes numbers only.
-        action.choices = known if action.type is not int else [word for word in known if word.isdecimal()]
+        words = _CHOICES[action.dest]
+        # The option `--workers` of `contest` has the type int: it takes numbers, but not "auto".
+        action.choices = [word for word in words if word.isdecimal()] if action.type is int else words
     elif action.dest in _ENVIRONMENTS:
         action.choices = environments.registered_ids()
     elif action.dest in _DIRECTORIES:

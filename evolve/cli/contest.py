@@ -21,7 +21,7 @@ from evolve.analysis.contest import ContestSize, ranking, results, session
 from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import duration
-from evolve.cli.app import App, say, shown
+from evolve.cli.app import App, path_for_stdout, say
 from evolve.cli.parser import Parser
 from evolve.cluster import Transport, check_start
 from evolve.cluster.cores import check_not_too_many, number_of_cores
@@ -317,7 +317,7 @@ def _compare(options: argparse.Namespace) -> int:
     print(comparison(compared, options.markdown))
     if options.output is not None:
         figures.save(ranking.draw(compared), options.output)
-        print(f"\n{shown(options.output)}")
+        print(f"\n{path_for_stdout(options.output)}")
     return 0
 
 
@@ -341,7 +341,7 @@ def _body(app: App, argv: list[str]) -> int:
         written = results.write(found, options.output)
     finally:  # print the result even if the disk is full
         print(summary(found))
-    print(f"\n{shown(written)}")
+    print(f"\n{path_for_stdout(written)}")
     if code:
         _say(f"the file has {pluralize(len(rows), 'row')}: the job of the next row ended with exit code {code}.")
     return code

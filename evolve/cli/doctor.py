@@ -48,22 +48,22 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 MPI and the GPU are missing here, because they have findings of their own.
 """
-SECONDS = 120.0
-"""The time limit of a process; it includes the compilation of kernels for a GPU."""
-_CHECK_EVERY = 0.1  # seconds between two checks whether to stop
-_MARK = "evolve.doctor: "  # precedes the value in the output of a probe
+PROBE_SECONDS = 120.0
+"""The time limit of a probe. Opening a GPU may include the compilation of its kernels."""
+_CHECK_EVERY = 0.1  # seconds between two calls of `check` in `run_probe`
+_MARK = "evolve.doctor: "  # precedes the JSON value in the output of a probe
 _GPU_PROBE = f"""
 import json
 from evolve.cli.doctor import try_gpu
 print({_MARK!r} + json.dumps(try_gpu()), flush=True)
 """
-DRIVER = Path("/proc/driver/nvidia/version")
+DRIVER_FILE = Path("/proc/driver/nvidia/version")
 """The file in which NVIDIA's driver states its version."""
-_CUDA13 = 580
-"""The first driver for CUDA 13."""
+_CUDA13_DRIVER = 580
+"""The first major version of NVIDIA's driver for CUDA 13."""
 
-_ABSENT = "a GPU", "a driver that finds a GPU"
-"""The `expected` of errors of `cupy_device.open_device` if no GPU is found, perhaps because the driver is too old."""
+_NO_GPU = ("a GPU", "a driver that finds a GPU")
+"""The texts `InputError.expected` of `cupy_device.open_device` if it finds no GPU, perhaps because of an old driver."""
 
 State = Literal["works", "missing", "broken"]
 
@@ -85,16 +85,16 @@ class Finding:
 
 
 def run_probe(
-    words: Sequence[str], environment: Mapping[str, str], check: Callable[[], object], seconds: float = SECONDS
+    words: Sequence[str], environment: Mapping[str, str], check: Callable[[], object], seconds: float = PROBE_SECONDS
 ) -> tuple[Any, str]:
-    """Run a process to its end. Return the JSON value that it printed after `_MARK`, or None and the reason.
+    """Run a process. Return the JSON value that it printed after `_MARK` and "", or None and the reason.
 
-    The process is killed after a number of seconds, or when `check`, which is called often, raises an error.
+    The process is killed after a number of seconds, or if `check` raises an error. `check` is called often.
     """
     # The process has to import this copy of the package.
     path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
     deadline = time.monotonic() + seconds
-    answer: tuple[str, str] | None = None
+    output: tuple[str, str] | None = None
     try:
         with (
             tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder,
@@ -111,28 +111,29 @@ def run_probe(
             ) as process,
         ):
             try:
-                while answer is None:
+                while output is None:
                     check()
                     if time.monotonic() > deadline:
                         return None, f"no answer within {seconds:g} s"
                     # After a timeout, `communicate` may be called again, and loses no output.
                     with suppress(subprocess.TimeoutExpired):
-                        answer = process.communicate(timeout=_CHECK_EVERY)
+                        output = process.communicate(timeout=_CHECK_EVERY)
             finally:
                 # Kill the process here, because `Popen.__exit__` waits for the end of the process.
                 if process.poll() is None:
                     kill_launcher(process)
     except OSError as error:  # there is no such program, or no room for temporary files
         return None, f"{error}"
-    out, err = answer
+    out, err = output
     # Libraries may print lines, too, so only the line with the mark counts.
-    answers = [line.partition(_MARK)[2] for line in out.splitlines() if _MARK in line]
-    if answers:
-        return json.loads(answers[0]), ""
-    # Without an answer, the last line is the reason, or the last line of an exception: launchers print more after it.
-    said = [line for line in (err or out).splitlines() if line.strip(" -=*")]
-    said = [line for line in said if re.match(r"[\w.]*Error: ", line.strip())] or said
-    return None, f"exit code {process.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
+    values = [line.partition(_MARK)[2] for line in out.splitlines() if _MARK in line]
+    if values:
+        return json.loads(values[0]), ""
+    # Without a value, the last line that names an exception is the reason, because launchers print more lines after
+    # it. If there is no such line, the last line is the reason. Rulers such as "-----" do not count.
+    lines = [line.strip() for line in (err or out).splitlines() if line.strip(" -=*")]
+    reasons = [line for line in lines if re.match(r"[\w.]*Error: ", line)] or lines or ["it printed nothing"]
+    return None, f"exit code {process.returncode}: {reasons[-1]}"
 
 
 def examine(transport: Transport, check: Callable[[], object] = lambda: None) -> list[Finding]:
@@ -144,10 +145,11 @@ def examine(transport: Transport, check: Callable[[], object] = lambda: None) ->
     """
     software = machine_manifest(transport)
     revision = f" ({short_revision(software['revision'])})" if software["revision"] else ""
-    about = f"Python {platform.python_version()}", f"{platform.system()} {platform.machine()}", software["libc"].strip()
-    evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {', '.join(filter(None, about))}")
-    quick = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
-    return [*quick, _mpi(transport, check), *_gpu(check), *_extras()]
+    libc = f", {software['libc'].strip()}" if software["libc"].strip() else ""
+    system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}{libc}"
+    evolve = Finding("evolve", "works", f"{software['evolve']}{revision}, {system}")
+    without_probes = [evolve, _kernels(), _cores(software["cpu"]), _engines(software["packages"])]
+    return [*without_probes, _mpi(transport, check), *_gpu(check), *_extras()]
 
 
 def _kernels() -> Finding:
@@ -176,10 +178,10 @@ def _cores(cpu: str) -> Finding:
 def _engines(versions: Mapping[str, str]) -> Finding:
     families = ["classic control"]
     families += [name for name, module in (("Box2D", "Box2D"), ("MuJoCo", "mujoco")) if is_installed(module)]
-    found = ["exact", f"gymnasium {versions.get('gymnasium', '')} ({', '.join(families)})"]
+    engines = ["exact", f"gymnasium {versions.get('gymnasium', '')} ({', '.join(families)})"]
     if "envpool" in versions:
-        found.append(f"envpool {versions['envpool']}")
-    return Finding("engines", "works", ", ".join(found))
+        engines.append(f"envpool {versions['envpool']}")
+    return Finding("engines", "works", ", ".join(engines))
 
 
 def _mpi(transport: Transport, check: Callable[[], object]) -> Finding:
@@ -194,40 +196,39 @@ def _mpi(transport: Transport, check: Callable[[], object]) -> Finding:
         state: State = "missing" if error.got == "none" else "broken"  # "none": there is no mpirun
         return Finding("MPI", state, f"mpi4py; expected {error.expected}, got {error.got}. {install_command('mpi')}")
     words = [launcher.path, *launcher.more_ranks_than_cores(), "-n", "2", *python_words(), "-c", MPI_PROBE, _MARK]
-    found, why = run_probe(words, mpirun_environment(), check)
-    started = f"mpirun of {launcher.version} ({launcher.path})"
-    if found is None:
-        return Finding("MPI", "broken", f"{started} starts no ranks with mpi4py: {why}")
-    ranks, library, mpi4py = found
+    versions, why = run_probe(words, mpirun_environment(), check)
+    mpirun = f"mpirun of {launcher.version} ({launcher.path})"
+    if versions is None:
+        return Finding("MPI", "broken", f"{mpirun} starts no ranks with mpi4py: {why}")
+    ranks, library, mpi4py = versions
     library = re.split(r"[,\n]", library)[0].strip()
     # With the mpirun of another library, each process finds itself alone.
     if ranks != 2:
         cure = "Use its own mpirun, or set MPI4PY_LIBMPI to the library of this mpirun"
-        return Finding("MPI", "broken", f"{started} is not the one of {library}, which mpi4py loads. {cure}")
-    return Finding("MPI", "works", f"{started}; two ranks met by mpi4py {mpi4py} with {library}")
+        return Finding("MPI", "broken", f"{mpirun} is not the one of {library}, which mpi4py loads. {cure}")
+    return Finding("MPI", "works", f"{mpirun}; two ranks met by mpi4py {mpi4py} with {library}")
 
 
 def _gpu(check: Callable[[], object]) -> list[Finding]:
     """Return the states of the GPU and of its compiler, NVRTC; of the GPU alone if the probe crashes or hangs."""
     driver = driver_version()
-    extra = "gpu" if driver is None or driver >= _CUDA13 else "gpu-cuda12"
-    found, why = run_probe([*python_words(), "-c", _GPU_PROBE], os.environ, check)
+    extra = "gpu" if driver is None or driver >= _CUDA13_DRIVER else "gpu-cuda12"
+    facts, why = run_probe([*python_words(), "-c", _GPU_PROBE], os.environ, check)
     # The probe has crashed or hung, for example in a driver.
-    if found is None:
+    if facts is None:
         return [Finding("GPU", "broken", why)]
     compiler = Finding("NVRTC", "missing", f"compiles the kernels of a GPU: {install_command(extra)}")
-    if found["NVRTC"]:
-        compiler = Finding("NVRTC", "works", f"{found['NVRTC']}, compiles the kernels of a GPU")
-    if "error" not in found:
-        about = f"{found['name']}, {found['architecture']}, {found['free_bytes'] / 1e9:.0f} GB free"
-        versions = f"driver for CUDA {_cuda(found['driver'])}, CuPy for CUDA {_cuda(found['runtime'])}"
+    if facts["NVRTC"]:
+        compiler = Finding("NVRTC", "works", f"{facts['NVRTC']}, compiles the kernels of a GPU")
+    if "error" not in facts:
+        about = f"{facts['name']}, {facts['architecture']}, {facts['free_bytes'] / 1e9:.0f} GB free"
+        versions = f"driver for CUDA {_cuda_version(facts['driver'])}, CuPy for CUDA {_cuda_version(facts['runtime'])}"
         return [Finding("GPU", "works", f"{about}; {versions}"), compiler]
-    # No GPU was opened. If CuPy is installed, its error says why. Otherwise only a driver shows that there may be a
-    # GPU.
-    expected, got = found["error"]
+    # No GPU was opened. If CuPy is installed, its error says why. Otherwise a driver shows that there may be a GPU.
+    expected, got = facts["error"]
     if is_installed("cupy"):
-        # Without NVRTC no GPU can be opened, and CuPy may not load. Then no other part need be broken.
-        state: State = "missing" if expected in _ABSENT or not found["NVRTC"] else "broken"
+        # Without NVRTC no GPU can be opened, and CuPy may not load. So the GPU itself need not be broken.
+        state: State = "missing" if expected in _NO_GPU or not facts["NVRTC"] else "broken"
         return [Finding("GPU", state, f"expected {expected}, got {got}"), compiler]
     text = f"driver {driver}, but no CuPy: {install_command(extra)}"
     if driver is None:
@@ -237,27 +238,27 @@ def _gpu(check: Callable[[], object]) -> list[Finding]:
 
 
 def try_gpu() -> dict[str, Any]:
-    """Open a GPU; return the version of NVRTC, and the facts about the GPU or the error. It may crash this process."""
-    found: dict[str, Any] = {"NVRTC": False}
+    """Open a GPU; return the version of NVRTC, and facts about the GPU or its error. This process may crash."""
+    facts: dict[str, Any] = {"NVRTC": False}
     if cupy_device.load_nvrtc() is not None:
-        found["NVRTC"] = ".".join(map(str, cupy_device.nvrtc_version()))
+        facts["NVRTC"] = ".".join(map(str, cupy_device.nvrtc_version()))
     try:
         device = cupy_device.open_device()
-        return found | {"name": device.name} | device.facts()
+        return facts | {"name": device.name} | device.facts()
     except InputError as error:
-        return found | {"error": [error.expected, error.got]}
+        return facts | {"error": [error.expected, error.got]}
 
 
 def driver_version() -> int | None:
     """Return the major version of NVIDIA's driver; None if the system has no driver."""
     with suppress(OSError):
-        if found := re.search(r" (\d{3,})\.\d", DRIVER.read_text(errors="replace")):
-            return int(found[1])
+        if match := re.search(r" (\d{3,})\.\d", DRIVER_FILE.read_text(errors="replace")):
+            return int(match[1])
     return None
 
 
-def _cuda(version: int) -> str:
-    """Return CUDA's number of a version, such as 12040, as a text: "12.4"."""
+def _cuda_version(version: int) -> str:
+    """Return the text of a version, such as "12.4", from CUDA's number, such as 12040."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
@@ -265,13 +266,13 @@ def _extras() -> list[Finding]:
     """Return the installed extras, and the missing extras with the command that installs them."""
     missing = {name: purpose for name, (purpose, modules) in EXTRAS.items() if not is_installed(*modules)}
     installed = [name for name in EXTRAS if name not in missing]
-    found = []
+    findings = []
     if installed:
-        found.append(Finding("extras", "works", ", ".join(installed)))
+        findings.append(Finding("extras", "works", ", ".join(installed)))
     if missing:
-        named = ", ".join(f"{name} ({purpose})" for name, purpose in missing.items())
-        found.append(Finding("extras", "missing", f"{named}: {install_command(','.join(missing))}"))
-    return found
+        purposes = ", ".join(f"{name} ({purpose})" for name, purpose in missing.items())
+        findings.append(Finding("extras", "missing", f"{purposes}: {install_command(','.join(missing))}"))
+    return findings
 
 
 def _parser() -> Parser:
@@ -286,7 +287,7 @@ def _parser() -> Parser:
 
 def _body(app: App, argv: list[str]) -> int:
     _parser().parse_args(argv)
-    found = examine(app.transport, app.stop.check)
-    rows = [(each.part, each.state, sanitize(each.text, 2000)) for each in found]
-    print(display.table(rows, progress.width(), left=(0, 1, 2)))
-    return int(any(each.state == "broken" for each in found))
+    findings = examine(app.transport, app.stop.check)
+    rows = [(finding.part, finding.state, sanitize(finding.text, 2000)) for finding in findings]
+    print(display.table(rows, progress.width(), left=(0, 1, 2)))  # the columns 0, 1 and 2 are aligned on the left
+    return 1 if any(finding.state == "broken" for finding in findings) else 0

@@ -1,8 +1,8 @@
 """evolve evaluate: play held-out episodes with a run's champion, and print their returns.
 
-A larger evaluation begins with the same episodes as a smaller one. The run file stores the returns of the final
-champion in the unchanged environment with the unchanged network, unless the file already has as many returns, cannot be
-written, or is being written by another process.
+A larger evaluation begins with the same episodes as a smaller one. The run file stores the returns if the final
+champion played, and neither its environment nor its network was changed. Nothing is stored if the file already has as
+many returns, is read-only, or is being written by another process. A champion file never changes.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from evolve import store, training
 from evolve.analysis import statistics
 from evolve.cli.app import App, stdout_for_json
-from evolve.cli.parser import Changes, Parser, changes_of, file_argument, which_of
+from evolve.cli.parser import Changes, Parser, changes_of, file_argument, genome_choice_of
 from evolve.cluster.cores import Work
 from evolve.errors import InputError, RunError, pluralize, sanitize
 from evolve.store.disk import is_protected, without_links
@@ -42,7 +42,7 @@ def _parser() -> Parser:
     add("--episodes", type=int, default=100, metavar="N", help="the number of episodes (100)")
     add("-e", "--env", metavar="ID", help="play in another environment")
     parser.add_changes()
-    parser.add_which()
+    parser.add_genome_choice()
     add("--json", action="store_true", help="print the result as JSON, returns included")
     parser.add_threads()
     parser.add_workers()
@@ -54,8 +54,8 @@ def _store(file: store.RunFile, evaluated: store.HeldOut) -> None:
     before, episodes = file.held_out, len(evaluated.returns)
     if before is not None:
         shared = min(len(before.returns), episodes)
-        if other := _first_difference(before, evaluated, shared):
-            why = f"the first {shared} episodes have other {other} in {file.path}, so nothing is stored. "
+        if different := _first_difference(before, evaluated, shared):
+            why = f"the first {shared} episodes have other {different} in {file.path}, so nothing is stored. "
             raise RunError(why, "Has the environment changed? Compare with evolve verify.")
         # The file has all these episodes. A write would only change the file's modification time and hash.
         if len(before.returns) >= episodes:
@@ -72,18 +72,20 @@ def _first_difference(before: store.HeldOut, now: store.HeldOut, episodes: int) 
     """Return the name of the numbers that differ in the first episodes of two evaluations; empty if all are equal."""
     pairs = {"returns": (before.returns, now.returns)}
     pairs |= {f"values of the metric {name}": (before.metrics[name], now.metrics[name]) for name in before.metrics}
-    equal = {name: equal_numbers(a[:episodes], b[:episodes]).all() for name, (a, b) in pairs.items()}
-    return next((name for name, same in equal.items() if not same), "")
+    for name, (old, new) in pairs.items():
+        if not equal_numbers(old[:episodes], new[:episodes]).all():
+            return name
+    return ""
 
 
-def _why_not_stored(run: store.Stored, changes: Changes, which: training.GenomeChoice) -> str | None:
-    """Return a note about the reason why a file cannot store an evaluation; None if the file can store it.
+def _why_not_stored(run: store.Stored, changes: Changes, genome_choice: training.GenomeChoice) -> str | None:
+    """Return a note why the file of a run does not store this evaluation; None if the file stores it.
 
-    A run file stores an evaluation of its unchanged final champion. A champion file never changes, so its note is "".
+    The note follows the title of the evaluation. It is empty for a champion file, which never changes.
     """
     if not isinstance(run, store.StoredRun):
         return ""
-    if changes or not which.is_final_champion:
+    if changes or not genome_choice.is_final_champion:
         return ": not stored in the run file"
     if is_protected(run.path):
         return ": not stored in the run file, because it is read-only"
@@ -112,67 +114,70 @@ def _as_json(
     played = np.isfinite(evaluated.returns)
 
     def numbers(values: NDArray[Any]) -> list[Any]:
-        shown = played & np.isfinite(values)  # JSON has neither NaN nor infinity
-        return [value if ok else None for value, ok in zip(values.tolist(), shown, strict=True)]
+        is_valid = played & np.isfinite(values)  # JSON has neither NaN nor infinity
+        return [value if valid else None for value, valid in zip(values.tolist(), is_valid, strict=True)]
 
-    known = evaluated.returns[played]
+    valid_returns = evaluated.returns[played]
     config = experiment.config.in_evaluation()
     about = {
         "file": str(run.path),
         "generation": run.num_generations - 1 if options.generation is None else options.generation,
-        **which_of(options).criteria,
+        **genome_choice_of(options).criteria,
         "env": config.env.model_dump(mode="json", exclude_none=True),
         "network": config.network.table(),
     }
-    found = {"mean": statistics.mean(known), "interval": statistics.interval_of_returns(known)} if len(known) else {}
-    episodes: dict[str, Any] = {"failed": len(played) - len(known), "returns": numbers(evaluated.returns)}
+    summary = {}
+    if len(valid_returns):
+        interval = statistics.interval_of_returns(valid_returns)
+        summary = {"mean": statistics.mean(valid_returns), "interval": interval}
+    episodes: dict[str, Any] = {"failed": len(played) - len(valid_returns), "returns": numbers(evaluated.returns)}
     if evaluated.lengths is not None:
         episodes["lengths"] = evaluated.lengths.tolist()
     metrics = {name: numbers(values) for name, values in evaluated.metrics.items()}
-    return json.dumps(about | found | episodes | ({"metrics": metrics} if metrics else {}))
+    return json.dumps(about | summary | episodes | ({"metrics": metrics} if metrics else {}))
 
 
 def _options(argv: list[str]) -> argparse.Namespace:
     """Return the options of the command line. Raises InputError."""
-    found = _parser().parse_args(argv)
-    if not 1 <= found.episodes < 2**31:
-        raise InputError("--episodes", "1 to 2,147,483,647", found.episodes)
-    return found
+    options = _parser().parse_args(argv)
+    if not 1 <= options.episodes < 2**31:
+        raise InputError("--episodes", "1 to 2,147,483,647", options.episodes)
+    return options
 
 
 def _body(app: App, argv: list[str]) -> int:
     options = _options(argv)
     run = store.read_any(store.one_run_file(options.file))
     store.check_begun("there is no champion", run)
-    which = which_of(options)
-    check_which(run, which)
+    genome_choice = genome_choice_of(options)
+    check_which(run, genome_choice)
     own_env = training.config_of(run).env  # the environment of the run
     changes = changes_of(options).without(own_env)
-    unstored = _why_not_stored(run, changes, which)
+    why_not_stored = _why_not_stored(run, changes, genome_choice)
     # Lock the file before the evaluation. If another process is writing it, the error then comes before the work.
-    with closing(store.reopen(run.path)) if unstored is None else nullcontext() as file:
+    with closing(store.reopen(run.path)) if why_not_stored is None else nullcontext() as file:
         if file is not None and file.num_generations != run.num_generations:  # another process has just written it
             raise RunError(f"{run.path} has more generations than when it was read. ", "Evaluate it again.")
         with stdout_for_json(options.json):
             experiment = training.reload(run, changes.env, changes.network, threads=options.threads or "auto")
-            evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, which)
+            evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, genome_choice)
         try:
             if file is not None:
                 _store(file, evaluated)
         finally:  # print the returns even if they cannot be stored
-            kind = which.title or f"champion after generation {run.num_generations - 1}"
-            if which.connections is not None:
-                genomes, _ = training.chosen_genome(experiment, run, which)
+            genome = genome_choice.title or f"champion after generation {run.num_generations - 1}"
+            if genome_choice.connections is not None:
+                genomes, _ = training.chosen_genome(experiment, run, genome_choice)
                 acting_connections = Paths(experiment.network).count(genomes.mask)[0]
-                kind += f" ({acting_connections} in this genome)"
-            note = changes.describe(own_env) + (unstored or "")
-            title = f"{sanitize(str(run.path), 4000)}: {kind}, {pluralize(options.episodes, 'held-out episode')}{note}"
+                genome += f" ({acting_connections} in this genome)"
+            episodes = f"{pluralize(options.episodes, 'held-out episode')}{changes.describe(own_env)}"
+            title = f"{sanitize(str(run.path), 4000)}: {genome}, {episodes}{why_not_stored or ''}"
             print(_as_json(run, options, experiment, evaluated) if options.json else _as_text(title, evaluated))
     return 0
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the work of the command line, by which `--workers auto` chooses processes or threads."""
-    found = _options(argv)
-    threads = threads_for([found.file], changes_of(found).env, found.threads)
-    return Work(episodes_at_once=found.episodes, threads=threads)
+    """Return the amount of work, by which `--workers auto` chooses processes or threads."""
+    options = _options(argv)
+    threads = threads_for([options.file], changes_of(options).env, options.threads)
+    return Work(episodes_at_once=options.episodes, threads=threads)

@@ -6,21 +6,22 @@ from pathlib import Path
 
 from evolve import store
 from evolve.analysis import champion, exports, runs, tensorboard
-from evolve.cli.app import App, shown
-from evolve.cli.parser import Parser, file_argument, which_of
+from evolve.cli.app import App, path_for_stdout
+from evolve.cli.parser import Parser, file_argument, genome_choice_of
 from evolve.errors import InputError
 from evolve.store.disk import check_writable
 from evolve.training.stored import check_which
 
 _SUFFIXES = {"champion": champion.SUFFIX, **exports.FORMATS, "csv": ".csv", "tensorboard": ""}
+"""The ending of the output file, by format; empty for TensorBoard, whose output is a directory."""
 
 
 def _parser() -> Parser:
     parser = Parser(
         "evolve.export",
         "Write the final champion of a run to a small file, which replay, evaluate, verify, plot --network and "
-        "evolve.load take; or this or another genome as C, JSON, ONNX or PyTorch, for use without evolve; or write the "
-        "run's numbers by generation.",
+        "evolve.load read. Or write this or another genome as C, JSON, ONNX or PyTorch, for use without evolve. Or "
+        "write the run's numbers by generation.",
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 -o pole.champion",
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --format c",
         "evolve export pole.champion -o pole.onnx",
@@ -29,51 +30,51 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, its directory, or a champion file")
-    formats = "champion (the default); c, json, onnx, torch: its network; csv, tensorboard: its columns by generation"
-    add("--format", choices=_SUFFIXES, help=f"{formats}. Without it, the ending of OUT decides")
+    formats = "champion (the default); c, json, onnx, torch: the network; csv, tensorboard: the run by generation"
+    add("--format", choices=_SUFFIXES, help=f"{formats}. Without --format, the ending of OUT decides")
     endings = ", ".join(suffix for suffix in _SUFFIXES.values() if suffix)
-    out = f"the file (beside FILE, with its name and {endings}), or the directory (FILE-tensorboard)"
+    out = f"the output file (FILE with the ending {endings}), or the directory for tensorboard (FILE-tensorboard)"
     add("-o", "--output", type=Path, metavar="OUT", help=out)
-    parser.add_which()
+    parser.add_genome_choice()
     return parser
 
 
 def _output(options: argparse.Namespace) -> tuple[str, Path]:
     """Return the format and the output path. Raises InputError if the output cannot be written."""
     file: Path = options.file
-    given: Path | None = options.output
+    requested: Path | None = options.output
     if options.format == "tensorboard":
         tensorboard.check_library("--format tensorboard")
-        return options.format, given or file.with_name(f"{file.stem}-tensorboard")
+        return options.format, requested or file.with_name(f"{file.stem}-tensorboard")
     by_suffix = {suffix: name for name, suffix in _SUFFIXES.items() if suffix}
-    chosen = options.format or by_suffix.get(given.suffix if given else "", "champion")
-    output = given or file.with_suffix(_SUFFIXES[chosen])
+    format_name = options.format or by_suffix.get(requested.suffix if requested else "", "champion")
+    output = requested or file.with_suffix(_SUFFIXES[format_name])
     if os.path.exists(output) and output.samefile(file):  # Path.exists raises an error without permission
         raise InputError("output", "another file than FILE, which is not replaced", str(output))
-    check_writable(output, (_SUFFIXES[chosen],) if options.format else tuple(by_suffix))
-    return chosen, output
+    check_writable(output, (_SUFFIXES[format_name],) if options.format else tuple(by_suffix))
+    return format_name, output
 
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     options.file = store.one_run_file(options.file)
-    chosen, output = _output(options)
-    which = which_of(options)
-    # A champion file has no numbers by generation.
-    run = store.read(options.file) if chosen in ("csv", "tensorboard") else store.read_any(options.file)
+    format_name, output = _output(options)
+    genome_choice = genome_choice_of(options)
+    # `store.read` refuses a champion file, which has no numbers by generation.
+    run = store.read(options.file) if format_name in ("csv", "tensorboard") else store.read_any(options.file)
     store.check_begun("there is nothing to export", run)
-    check_which(run, which)
-    if not which.is_final_champion and chosen not in exports.FORMATS:
+    check_which(run, genome_choice)
+    if not genome_choice.is_final_champion and format_name not in exports.FORMATS:
         formats = f"one of {', '.join(exports.FORMATS)} for a genome other than the final champion"
-        why = "A champion file holds the held-out returns of the final champion." if chosen == "champion" else ""
-        raise InputError("format", formats, chosen, why)
-    # `Run.export` would expect the same call on all ranks, but under mpirun the other ranks serve this command.
-    file = runs.wrap_stored(run)
-    if chosen == "tensorboard" and isinstance(run, store.StoredRun):
+        why = "A champion file holds the held-out returns of the final champion." if format_name == "champion" else ""
+        raise InputError("format", formats, format_name, why)
+    # The public `export` expects the same call on all ranks, but under mpirun the other ranks serve this command.
+    wrapped = runs.wrap_stored(run)
+    if format_name == "tensorboard" and isinstance(run, store.StoredRun):
         tensorboard.write(run, output)
-    elif not which.is_final_champion:
-        file._policy(which).export(output)
+    elif not genome_choice.is_final_champion:
+        wrapped._policy(genome_choice).export(output)
     else:
-        file._export(output)
-    print(shown(output))
+        wrapped._export(output)
+    print(path_for_stdout(output))
     return 0

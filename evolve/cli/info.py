@@ -24,18 +24,18 @@ from evolve.training.manifest import short_revision
 def describe_file(stored: store.Stored) -> dict[str, str]:
     """Return the description of a file: texts by names such as "experiment", "seed" or "digest"."""
     config = config_of(stored)
-    lines = {"experiment": f"{config.env.id}: {config.network.name} evolved by {config.strategy.name}"}
+    texts = {"experiment": f"{config.env.id}: {config.network.name} evolved by {config.strategy.name}"}
     if config.start_from is not None:
-        lines["started from"] = config.start_from.describe()
-    lines |= {
+        texts["started from"] = config.start_from.describe()
+    texts |= {
         "population": f"{config.population:,}, {pluralize(config.episodes, 'episode')} each",
         "seed": f"{stored.header.seed}",
         "generations": _generations(stored, config),
     }
     if stored.num_generations:
-        lines |= _results(stored, mask_unit(config))
+        texts |= _results(stored, mask_unit(config))
     manifest = stored.header.manifest
-    return lines | {"written by": _writer(manifest), **_libraries(manifest), **_resumes(manifest)}
+    return texts | {"written by": _writer(manifest), **_libraries(manifest), **_resumes(manifest)}
 
 
 def _generations(stored: store.Stored, config: Config) -> str:
@@ -53,36 +53,36 @@ def _generations(stored: store.Stored, config: Config) -> str:
 
 def _results(stored: store.Stored, unit: str) -> dict[str, str]:
     """Return the results of the complete generations. unit: "connections" or "coefficients", see `mask_unit`."""
-    lines = {}
+    texts = {}
     if isinstance(stored, store.StoredRun):
         fitness = np.array([record.champion_fitness for record in stored.records], np.float64)
         best = best_candidate(fitness)
         highest, last = statistics.number(fitness[best]), statistics.number(fitness[-1])
-        lines["best fitness"] = f"{highest} in generation {best:,}, {last} in the last one"
+        texts["best fitness"] = f"{highest} in generation {best:,}, {last} in the last one"
         if stored.validations:
             highest = statistics.number(max(map(statistics.mean, stored.validations.values())))
             last = statistics.number(progress.newest_validation(stored.validations))
-            lines["validation"] = f"best mean {highest}, {last} in the last of {len(stored.validations):,}"
-        for name, values in _genomes(stored).items():
+            texts["validation"] = f"best mean {highest}, {last} in the last of {len(stored.validations):,}"
+        for name, values in _front_or_archive(stored).items():
             count = int(np.count_nonzero(~np.isnan(values)))
             # `--genomes` can list only the genomes of built-in strategies.
             listed = "" if strategies.is_added(config_of(stored).strategy) else ", listed by --genomes"
-            lines[name] = f"{pluralize(count, 'genome')}{listed}"
-    champion, found = champion_of(stored), stored.held_out
-    lines["work"] = f"{stored.steps:,} environment steps in {statistics.duration(stored.seconds)}"
+            texts[name] = f"{pluralize(count, 'genome')}{listed}"
+    champion, held_out = champion_of(stored), stored.held_out
+    texts["work"] = f"{stored.steps:,} environment steps in {statistics.duration(stored.seconds)}"
     genome = champion.genome
-    lines[unit] = f"{genome.connections()[0]:,} of {genome.num_weights:,} in the {champion.title}"
-    if found is None:
-        lines["held out"] = "not evaluated"
+    texts[unit] = f"{genome.connections()[0]:,} of {genome.num_weights:,} in the {champion.title}"
+    if held_out is None:
+        texts["held out"] = "not evaluated"
     else:
-        lines[f"held out, {pluralize(len(found.returns), 'episode')}"] = statistics.summary(found.returns)
-        if found.metrics:
-            lines["metrics, held-out mean"] = statistics.metrics_summary(found.metrics, found.returns)
-    return lines | {"digest": stored.digest}
+        texts[f"held out, {pluralize(len(held_out.returns), 'episode')}"] = statistics.summary(held_out.returns)
+        if held_out.metrics:
+            texts["metrics, held-out mean"] = statistics.metrics_summary(held_out.metrics, held_out.returns)
+    return texts | {"digest": stored.digest}
 
 
-def _genomes(run: store.Stored) -> dict[str, Float64]:
-    """Return the fitness of the last front or archive by its name, "front" or "archive"; NaN marks an absent genome."""
+def _front_or_archive(run: store.Stored) -> dict[str, Float64]:
+    """Return the fitness values of the last "front" or "archive" by this name; NaN marks an absent genome."""
     last = run.records[-1] if isinstance(run, store.StoredRun) and run.records else None
     values = {} if last is None else {"front": last.front, "archive": last.archive}
     return {name: fitness for name, fitness in values.items() if fitness is not None}
@@ -94,18 +94,18 @@ def rows_of_genomes(run: store.Stored) -> list[list[str]]:
     The first column is the option that chooses the genome: "--member 2" or "--cell 3,8". Raises InputError if the run
     has neither a front nor an archive.
     """
-    found = _genomes(run)
-    if not isinstance(run, store.StoredRun) or not found:
+    kinds = _front_or_archive(run)
+    if not isinstance(run, store.StoredRun) or not kinds:
         expected = "a run with a front or an archive (strategy nsga2 or map-elites)"
         raise InputError("--genomes", expected, f"{run.path} without either")
-    genomes: Sequence[Elite | Member] = elites_of(run) if "archive" in found else members_of_front(run, None)
+    genomes: Sequence[Elite | Member] = elites_of(run) if "archive" in kinds else members_of_front(run, None)
     names = [*genomes[0].measures] if genomes else []
-    rows = [["", "fitness", *names, "generation" if "archive" in found else "evaluations"]]
-    for place, genome in enumerate(genomes):
+    rows = [["", "fitness", *names, "generation" if "archive" in kinds else "evaluations"]]
+    for index, genome in enumerate(genomes):
         if isinstance(genome, Elite):
             option, count = "--cell " + ",".join(map(str, genome.cell)), f"{genome.generation}"
         else:
-            option, count = f"--member {place}", f"{genome.evaluations}"
+            option, count = f"--member {index}", f"{genome.evaluations}"
         measures = (f"{value:.4g}" for value in genome.measures.values())
         rows.append([option, statistics.number(genome.fitness), *measures, count])
     return rows
@@ -137,9 +137,9 @@ def _resumes(manifest: Mapping[str, object]) -> dict[str, str]:
     resumed = manifest.get("resumed")
     if not isinstance(resumed, Mapping):
         return {}
-    different = {number: table for number, table in resumed.items() if isinstance(table, Mapping)}
-    times = (f"from generation {number} on ({assignments(table)})" for number, table in different.items())
-    return {"resumed": "; ".join(times)}
+    changes = {generation: table for generation, table in resumed.items() if isinstance(table, Mapping)}
+    texts = (f"from generation {generation} on ({assignments(table)})" for generation, table in changes.items())
+    return {"resumed": "; ".join(texts)}
 
 
 def layout(description: Mapping[str, str], width: int | None) -> str:
@@ -148,14 +148,15 @@ def layout(description: Mapping[str, str], width: int | None) -> str:
     width: The characters of a line; None for no limit. Lines break between words. A longer word, such as a digest, is
         not divided, so that it can be copied and found.
     """
-    names = max(map(len, description))
+    name_width = max(map(len, description))
     # textwrap counts the indentation as a part of the line. A text gets 20 columns even on a narrow terminal.
-    columns = max(sys.maxsize if width is None else width, names + 24)
+    indentation = name_width + 4
+    columns = max(sys.maxsize if width is None else width, indentation + 20)
     wrap = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
-    wrap.subsequent_indent = " " * (names + 4)
+    wrap.subsequent_indent = " " * indentation
     lines = []
     for name, text in description.items():
-        wrap.initial_indent = f"  {name:{names}}  "
+        wrap.initial_indent = f"  {name:{name_width}}  "
         lines += wrap.wrap(text)
     return "\n".join(lines)
 
@@ -180,12 +181,12 @@ def _parser() -> Parser:
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_with_files(argv)
-    app.stop.ends_at_once = "info"  # the first signal ends the command, because it plays no episode
+    app.stop.command_without_episodes = "info"
     files = store.run_files(options.files)
     if options.settings and len(files) > 1:
         raise InputError("FILE", "one file with --settings", f"{len(files)} of them")
-    for count, file in enumerate(files):
-        stored: store.Stored | None = None  # only one file at a time is in memory
+    for index, file in enumerate(files):
+        stored: store.Stored | None = None  # free the last file before the next one is read
         stored = store.read_any(file)
         if options.settings:
             config = config_of(stored)
@@ -196,7 +197,7 @@ def _body(app: App, argv: list[str]) -> int:
         else:
             description = {name: sanitize(words) for name, words in describe_file(stored).items()}
             text = layout(description, progress.width())
-        if count > 0:
+        if index > 0:
             print()
         print(sanitize(str(file), 4000), text, sep="\n")
     return 0

@@ -1,4 +1,8 @@
-"""Parses command lines, words their errors, and suggests the next command."""
+"""Parses command lines, words their errors, and suggests the next command.
+
+`Parser` is the class of every command's parser. `changes_of` and `genome_choice_of` turn parsed options into the
+changed settings and the genome of a champion. `how_to_resume` and `steps_after` return command lines for the user.
+"""
 
 import argparse
 import importlib.util
@@ -26,8 +30,8 @@ if TYPE_CHECKING:
     from evolve.training.experiment import PlannedRun
     from evolve.training.stored import GenomeChoice
 
-_KEYS = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
-"""The setting of an option, by the option's `dest` in argparse, if the two names differ."""
+_SETTING_OF_DEST = {"env": "env.id", "engine": "env.engine", "threads": "compute.threads"}
+"""The setting of an option, by the option's `dest` in argparse; only if the two names differ."""
 _WHOLE_SETTINGS = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
@@ -52,7 +56,7 @@ is the option, and the second group is the given value. An empty group, (), stan
 value. {1} and {2} are the second and the third group."""
 
 
-def spelled(setting: Setting, command: str = "run") -> str:
+def setting_text(setting: Setting, command: str = "run") -> str:
     """Return the text of a setting in an error message of a command.
 
     The command's option for the setting follows the name: "env.id (-e/--env)". A setting with a value becomes the
@@ -61,16 +65,16 @@ def spelled(setting: Setting, command: str = "run") -> str:
     if setting.value is None:
         # The option for "seeds" also sets "seeds.0", the first of the seeds, and "seed", the seed of one run.
         key = re.sub(r"\.\d+$", "", setting.key)
-        flag = flags_of(command).get("seeds" if key == "seed" else key)
-        return f"{setting} ({flag})" if flag else str(setting)
+        option = options_by_setting(command).get("seeds" if key == "seed" else key)
+        return f"{setting} ({option})" if option else str(setting)
     if setting in _WHOLE_SETTINGS:
         return _WHOLE_SETTINGS[setting]
     value = setting.value if isinstance(setting.value, str) else json.dumps(setting.value)
-    flag = flags_of("run").get(setting.key)
-    if flag is None:
+    option = options_by_setting("run").get(setting.key)
+    if option is None:
         return sanitize(f"--set {setting.key}={value}")
-    # The long option is the last one, as in "-e/--env".
-    _, _, long_option = flag.rpartition("/")
+    # The long form is the last one, as in "-e/--env".
+    _, _, long_option = option.rpartition("/")
     return sanitize(f"{long_option} {value}")
 
 
@@ -79,11 +83,11 @@ def parser_of(command: str) -> "Parser":
     return importlib.import_module(f"evolve.cli.{command}")._parser()
 
 
-def flags_of(command: str) -> dict[str, str]:
+def options_by_setting(command: str) -> dict[str, str]:
     """Return the options of a command, such as "-e/--env", by setting; by `dest` if an option has no setting."""
     actions = parser_of(command)._actions if command in COMMANDS else ()
-    shown = (action for action in actions if action.help != argparse.SUPPRESS)
-    return {_KEYS.get(action.dest, action.dest): "/".join(action.option_strings) for action in shown}
+    in_help = (action for action in actions if action.help != argparse.SUPPRESS)
+    return {_SETTING_OF_DEST.get(action.dest, action.dest): "/".join(action.option_strings) for action in in_help}
 
 
 class Parser(argparse.ArgumentParser):
@@ -110,10 +114,11 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--version", action="version", version=f"evolve {__version__}", help="print the version")
 
     def parse_with_files(self, words: Sequence[str]) -> argparse.Namespace:
-        """Return the options of a command line whose files may stand between options. After "--" all are files."""
-        if "--" in words:  # Python 3.11 drops "--", and would then take -file for an option
+        """Return the options of a command line. Files may stand between options. All words after "--" are files."""
+        if "--" in words:  # Python 3.11 drops "--", and would then take the file -x for an option
             end = words.index("--")
-            words = [*words[:end], *(dashless(Path(word)) if word else word for word in words[end + 1 :])]
+            # Keep an empty word, because `Path("")` is the current directory. `file_argument` refuses it.
+            words = [*words[:end], *(escape_dash(Path(word)) if word else word for word in words[end + 1 :])]
         return self.parse_intermixed_args(words)
 
     def error(self, message: str) -> NoReturn:
@@ -121,11 +126,11 @@ class Parser(argparse.ArgumentParser):
         from evolve.config import nearest  # noqa: PLC0415 - only for errors
 
         # The value of an option is wrong or missing.
-        for wrong, expected in _MISTAKES.items():
-            if found := re.fullmatch(wrong, message):
-                words = expected.format(*found.groups()).replace("'", "")  # some Pythons quote the choices
-                raise InputError(found[1], words, found[2] or "none")
-        # Otherwise argparse does not know a word, most often an option.
+        for pattern, expected in _MISTAKES.items():
+            if match := re.fullmatch(pattern, message):
+                words = expected.format(*match.groups()).replace("'", "")  # some Pythons quote the choices
+                raise InputError(match[1], words, match[2] or "none")
+        # Otherwise the command line has an unknown word, most often an option.
         unknown = re.search(r"unrecognized arguments: (-[^\s=]+)", message)
         known = [option for action in self._actions for option in action.option_strings]
         if unknown is None:
@@ -137,7 +142,7 @@ class Parser(argparse.ArgumentParser):
         if not cure and "--settings" in known:
             cure = "A setting without an option is written --set section.key=value; --settings prints all settings."
         got = message.removeprefix("unrecognized arguments: ")
-        raise InputError("command line", "arguments that it knows", got, cure)
+        raise InputError("command line", "arguments of this command", got, cure)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Raise `Answered`, and not SystemExit as argparse does, because an environment may raise SystemExit, too."""
@@ -155,19 +160,19 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--threads", dest=name, type=number_or_auto, metavar="N", help=words)
 
     def add_changes(self) -> None:
-        """Add the options --engine and --set, which change the settings of a champion; see `changes_of`."""
+        """Add the options --engine and --set, which change a champion's settings; see `changes_of`."""
         self.add_argument("--engine", metavar="NAME", help="use another environment engine")
         what = "change a setting of the environment (env.key) or of the network (network.key)"
         self.add_argument("--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help=what)
 
-    def add_which(self) -> None:
-        """Add the options that choose a genome of a run, other than the final champion; see `which_of`."""
+    def add_genome_choice(self) -> None:
+        """Add the options that choose a genome of a run, other than the final champion; see `genome_choice_of`."""
         best = "choose the best candidate of a complete generation (the final champion)"
         self.add_argument("--generation", type=int, metavar="G", help=best)
         self.add_front_and_archive()
 
     def add_front_and_archive(self) -> None:
-        """Add the options that choose a genome of a front or an archive; see `which_of`."""
+        """Add the options that choose a genome of a front or an archive; see `genome_choice_of`."""
         add = self.add_argument
         few = "choose the best genome of a front (nsga2) with at most N connections that can act"
         add("--connections", type=int, metavar="N", help=few)
@@ -177,7 +182,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def number_or_auto(text: str) -> int | str:
-    """Return a number of workers or threads, or "auto"."""
+    """Return the value of --workers or --threads: a number, or "auto"."""
     if text == "auto":
         return text
     if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) < 2**20:  # int() fails at 4,300 digits
@@ -193,7 +198,7 @@ class Answered(EvolveError):  # noqa: N818 - nothing went wrong
 
 @dataclass(frozen=True)
 class Changes:
-    """Changed settings under which a champion plays, of its environment and of its network."""
+    """Changed settings of the environment and of the network with which a champion plays. True if there are any."""
 
     env: "Table"
     network: "Table"
@@ -202,7 +207,7 @@ class Changes:
         return bool(self.env or self.network)
 
     def without(self, own: "EnvOptions") -> "Changes":
-        """Return the changes, without an id or an engine that `own`, the champion's environment, has already."""
+        """Return the changes, without an id or an engine that the champion's own environment `own` has already."""
         same = {key for key in ("id", "engine") if self.env.get(key) == getattr(own, key)}
         return Changes({key: value for key, value in self.env.items() if key not in same}, self.network)
 
@@ -246,7 +251,7 @@ def _cell(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
-def which_of(options: argparse.Namespace) -> "GenomeChoice":
+def genome_choice_of(options: argparse.Namespace) -> "GenomeChoice":
     """Return the genome that --generation, --connections, --member or --cell asks for."""
     from evolve.training.stored import GenomeChoice  # noqa: PLC0415 - see above
 
@@ -254,21 +259,22 @@ def which_of(options: argparse.Namespace) -> "GenomeChoice":
 
 
 def file_argument(text: str) -> Path:
-    """Return the path that an argument names. Raises InputError for "", which shells make of an unset variable."""
+    """Return the path that an argument names. Raises InputError for "", as a shell writes an unset variable."""
     if not text:
         raise InputError("FILE", "the name of a file or a directory", "an empty text", 'The current directory is ".".')
     return Path(text)
 
 
-def dashless(word: str | Path) -> str:
-    """Return a word of a command line. A path does not begin with "-", because it would look like an option."""
+def escape_dash(word: str | Path) -> str:
+    """Return a word of a command line. A path that begins with "-", like an option, gets "./" in front."""
     return f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word)
 
 
 def command_line(command: str, *words: str | Path) -> str:
-    """Return a line that runs a command by this installation.
+    """Return a line that runs a command of this installation.
 
-    It is `evolve COMMAND` if the shell finds this `evolve`, else `python -m` if it finds this Python, else a path.
+    If the shell finds this `evolve`, the line begins with `evolve COMMAND`. Otherwise it begins with the path of
+    `evolve`, or with `python -m` if the shell finds this Python or `evolve` is not installed.
     """
     ours = Path(sys.executable).with_name("evolve")
     evolve, python = (Path(shutil.which(name) or "") for name in ("evolve", "python"))
@@ -281,7 +287,7 @@ def command_line(command: str, *words: str | Path) -> str:
         begin = [str(ours), command]
     else:
         begin = ["python", "-m", *module]
-    return sanitize(shlex.join([*begin, *(dashless(word) for word in words)]), _LONGEST_LINE)
+    return sanitize(shlex.join([*begin, *(escape_dash(word) for word in words)]), _LONGEST_LINE)
 
 
 def how_to_resume(
@@ -289,21 +295,22 @@ def how_to_resume(
     ranks: int,
     options: Sequence[str] = (),
     overwrite: bool = False,
-    left: "Sequence[PlannedRun]" = (),
+    not_replaced: "Sequence[PlannedRun]" = (),
 ) -> str:
-    """Return the command line that resumes a stopped run with the same number of processes; words for several runs.
+    """Return the command line that resumes a stopped run with the same number of processes; advice for several runs.
 
     options: The options that a resumed run needs again.
     overwrite: Whether the command line has the option --overwrite.
-    left: The runs that have not replaced their old files yet.
+    not_replaced: The runs that have not replaced their old files yet.
     """
     # `evolve launch` has started this process. Its own command line continues the run.
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
     if len(runs) > 1:
         line = f"the same command line, {'with --resume in place of --overwrite' if overwrite else 'and --resume'}"
-        if left:  # --resume refuses an old file of another experiment, and does not replace a complete old file
-            line += f". Remove first what is not yet replaced: {shlex.join(str(run.path) for run in left)}"
+        if not_replaced:  # --resume refuses an old file of another experiment, and skips a complete old file
+            files = shlex.join(str(run.path) for run in not_replaced)
+            line += f". First remove the files that are not replaced yet: {files}"
         return line
     workers = supervised_workers()
     if workers is not None:
@@ -319,8 +326,8 @@ def steps_after(paths: Sequence[Path], report: str = "", can_film: bool = True) 
     can_film: Whether the environment can be drawn. Otherwise a command draws the champion's network.
     """
     first = paths[0]
-    champion, run = "its champion", "it"
     if len(paths) == 1:
+        champion, run = "its champion", "it"
         where = f"Run file: {first}"
     else:
         champion, run = "the champion of the first", "the first"

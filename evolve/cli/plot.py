@@ -10,8 +10,8 @@ from evolve import store, training
 from evolve.analysis import comparison, figures, run_groups
 from evolve.analysis.champion import champion_to_draw, mean_traces
 from evolve.analysis.progress import width
-from evolve.cli.app import App, StopFlag, say, shown
-from evolve.cli.parser import Parser, file_argument, which_of
+from evolve.cli.app import App, StopFlag, path_for_stdout, say
+from evolve.cli.parser import Parser, file_argument, genome_choice_of
 from evolve.display import table
 from evolve.errors import InputError, RunError, sanitize
 from evolve.store import disk
@@ -164,7 +164,7 @@ def _time_of_change(path: Path) -> int | None:
 def _arguments(argv: list[str]) -> argparse.Namespace:
     """Return the arguments, completed with defaults. Raises InputError for invalid or incompatible arguments."""
     found = _parser().parse_with_files(argv)
-    of_network = [*which_of(found).criteria, *(["traces"] if found.traces else [])]
+    of_network = [*genome_choice_of(found).criteria, *(["traces"] if found.traces else [])]
     if of_network and not found.network:
         raise InputError(f"--{of_network[0]}", "--network with it, to draw a network", "no --network", "Add --network.")
     for name in ("metric", "control"):
@@ -198,9 +198,9 @@ def _body(app: App, argv: list[str]) -> int:
         _follow(arguments.files, arguments.output, arguments.over, arguments.load, app.stop)
         return 0
     if not arguments.traces:  # only traces need episodes
-        app.stop.ends_at_once = "plot"
+        app.stop.command_without_episodes = "plot"
     if arguments.network:
-        _draw_network(app, arguments.files[0], which_of(arguments), arguments.traces, arguments.output)
+        _draw_network(app, arguments.files[0], genome_choice_of(arguments), arguments.traces, arguments.output)
     elif arguments.front or arguments.archive:
         runs = [run for run in _read(arguments.files)[0] if run.num_generations]
         figures.save(figures.draw_front(runs) if arguments.front else figures.draw_archive(runs[0]), arguments.output)
@@ -208,5 +208,5 @@ def _body(app: App, argv: list[str]) -> int:
         _draw_comparison(arguments.files, arguments.output, arguments.metric, arguments.control)
     else:
         _draw_curves(arguments.files, arguments.output, arguments.over, arguments.load)
-    print(shown(arguments.output))
+    print(path_for_stdout(arguments.output))
     return 0

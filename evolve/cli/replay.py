@@ -153,7 +153,7 @@ def _play_all(
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     mode = _check(options)
-    app.stop.plays = True  # restores handlers of signals that an environment of this process replaces
+    app.stop.plays_episodes = True  # restores handlers of signals that an environment of this process replaces
     run = store.read_any(store.one_run_file(options.file))
     changes = changes_of(options).without(config_of(run).env)
     experiment = reload(run, changes.env, changes.network)

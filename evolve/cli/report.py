@@ -14,7 +14,7 @@ from evolve.analysis import html, video
 from evolve.analysis.html.tables import RunSummary
 from evolve.analysis.progress import ReportProgress
 from evolve.analysis.run_groups import deduplicate_seeds, read_groups
-from evolve.cli.app import App, say, shown
+from evolve.cli.app import App, path_for_stdout, say
 from evolve.cli.parser import Parser, command_line, file_argument
 from evolve.cluster.cores import Work
 from evolve.errors import InputError, Stopped, is_installed, sanitize
@@ -144,7 +144,7 @@ def _body(app: App, argv: list[str]) -> int:
     html.check_libraries()
     environments.draw_without_display()
     write_page(app, run_files(arguments.files), arguments.output, arguments.quick)
-    print(shown(arguments.output))
+    print(path_for_stdout(arguments.output))
     return 0
 
 

@@ -1,4 +1,8 @@
-"""evolve run: evolve an experiment, one seed after another. Each seed has its own run file."""
+"""evolve run: evolve an experiment, one seed after another. Each seed has its own run file.
+
+`load` reads the command line and returns a `Request`. `run_all` plans its runs, describes them for --dry-run, or
+evolves them by `training.iterate`.
+"""
 
 import argparse
 import math
@@ -40,8 +44,8 @@ from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
 
 _ACTIONS = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
-_HINT_SECONDS = 10.0  # the longest time for making and closing an environment for a hint
-_HINT_ON_LOSSES = (
+_HINT_SECONDS = 10.0  # the longest time in which `_can_film` may make and close an environment
+_HINT_ON_LOST_WORKERS = (
     "if a worker is lost, this run ends; complete generations are kept, and --resume continues it. (With mpirun "
     "--with-ft ulfm the run would go on without the worker.)"
 )
@@ -53,12 +57,12 @@ class Request(NamedTuple):
     Attributes:
         configs: The experiments, at least one.
         file: The run file that the command line names to resume it, if any.
-        resume: Whether existing runs are resumed.
-        overwrite: Whether existing runs are replaced.
-        dry_run: Whether the runs are only described.
+        resume: Whether to resume existing runs.
+        overwrite: Whether to replace existing runs.
+        dry_run: Whether only to describe the runs.
         report: Whether to write a page about all runs when they have ended.
         tensorboard: The directory of event files for TensorBoard, if any.
-        workers: The value of --workers, a number or "auto"; None without the option, and in the ranks started by it.
+        workers: The value of --workers, a number or "auto". None without the option, and in the ranks that it starts.
     """
 
     configs: list[Config]
@@ -70,7 +74,7 @@ class Request(NamedTuple):
     tensorboard: Path | None = None
     workers: int | str | None = None
 
-    def more_options(self) -> list[str]:
+    def options_to_repeat(self) -> list[str]:
         """Return the options that a resumed run needs again, because its file does not have them."""
         options = ["--report"] if self.report else []
         if self.tensorboard is not None:
@@ -84,7 +88,7 @@ _say = partial(say, "run")
 def _parser() -> Parser:
     parser = Parser(
         "evolve.run",
-        "Evolve an experiment; without arguments, a small example. Flags override the TOML file.",
+        "Evolve an experiment; without arguments, a small example. Options override the TOML file.",
         "mpirun -n 64 evolve run -e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337",
     )
     add = parser.add_argument
@@ -133,42 +137,44 @@ def load(argv: list[str]) -> Request:
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("experiment")
     assignments = arguments.pop("assignments")
-    names = ("resume", "overwrite", "dry_run", "report", "tensorboard", "workers")
-    flags = {flag: arguments.pop(flag) for flag in names}
+    # The options that are fields of `Request`. The other options are settings of the experiment.
+    fields = ("resume", "overwrite", "dry_run", "report", "tensorboard", "workers")
+    request_fields = {field: arguments.pop(field) for field in fields}
     show_settings = arguments.pop("settings")
-    if flags["overwrite"] and flags["resume"]:
+    resumes = request_fields["resume"]
+    if request_fields["overwrite"] and resumes:
         raise InputError("--overwrite", "no --resume with it: one replaces run files, the other continues them", "both")
     # EXPERIMENT may name a TOML file, or a run file to resume. A wrong name is refused with a cure.
     path = Path(name or "sweep")  # a sweep has the name of its file, or "sweep" if only --set describes it
     if path.suffix == ".champion":
         cure = "A champion cannot be resumed; use it with evolve.evaluate, evolve.replay or --start-from."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a champion file", cure)
-    if flags["resume"] and name and not os.path.exists(path):
+    if resumes and name and not os.path.exists(path):
         raise InputError("--resume", "a run file, its directory, or its TOML file", f"{path}, which does not exist")
-    names_run = path.suffix == ".h5" or (flags["resume"] and name and os.path.isdir(path))
+    names_run = path.suffix == ".h5" or (resumes and name and os.path.isdir(path))
     file = store.one_run_file(path) if names_run else None
-    if file and not (flags["resume"] or show_settings):
+    if file and not (resumes or show_settings):
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a run file", cure)
     if name and path.suffix != ".toml" and not os.path.exists(path):
-        how = "An environment is named with ", Setting("env.id", str(name)), "."
-        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which does not exist", *how)
-    # The experiment of a run file is kept as `stored`, because the flags below change the table.
+        cures = ("An environment is named with ", Setting("env.id", str(name)), ".")
+        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which does not exist", *cures)
+    # Keep the experiment of a run file as `stored`, because the options below change the table.
     stored = None
     if file:
         table = resume.experiment_table(file)
         stored = parse(Config, table)
     else:
         table = read_file(path) if name else {}
-    # Keep the sections of the file for the cure of an error, because the flags change `table`.
+    # Keep the sections of the file for the cure of an error, because the options change `table`.
     in_file = {section: dict(table[section]) for section in table if isinstance(table[section], dict)}
-    # Flags override the file. The assignments of --set come last, so they override the other flags.
-    given = [(key, value) for key, value in arguments.items() if value is not None]
-    documents.override(table, given + [read_assignment(words) for words in assignments])
+    # Options override the file. The assignments of --set come last, so they override the other options.
+    settings = [(key, value) for key, value in arguments.items() if value is not None]
+    documents.override(table, settings + [read_assignment(words) for words in assignments])
     try:
         configs = documents.experiments(table, path.stem)
     except InputError as error:
-        if file and stored:  # raises a clearer error if flags name another network or strategy than the run file
+        if file and stored:  # raises a clearer error if options name another network or strategy than the run file
             resume.check_same_names(table, stored, file)
         raise _with_cure(error, path, in_file, table) from None
     if file and stored:
@@ -176,13 +182,13 @@ def load(argv: list[str]) -> Request:
     if show_settings:
         _print_settings(configs)
         parser.exit()
-    return Request(configs, file, **flags)
+    return Request(configs, file, **request_fields)
 
 
 def _with_cure(error: InputError, path: Path, in_file: Table, table: Table) -> InputError:
-    """Return an error, with a cure if flags chose another network or strategy, which lacks a setting in the file.
+    """Return an error, with a cure if options name another network or strategy, which lacks a setting in the file.
 
-    in_file: The sections of the file. table: The same with the flags.
+    in_file: The sections of the file. table: The same sections, changed by the options.
     """
     section, _, key = error.argument.partition(".")
     if not isinstance(error, UnknownKeyError) or key not in in_file.get(section, {}):
@@ -190,7 +196,7 @@ def _with_cure(error: InputError, path: Path, in_file: Table, table: Table) -> I
     chosen, earlier = table[section].get("name"), in_file[section].get("name")
     if chosen == earlier:
         return error
-    # The flag has replaced the name in the file, but not the settings beside the name.
+    # The option has replaced the name in the file, but not the settings beside the name.
     cure = f"{path} sets {key} for {earlier}. To leave out its settings: --set '{section}={{name=\"{chosen}\"}}'."
     return InputError.plainly(error.argument, error, " ", cure)
 
@@ -204,9 +210,9 @@ def _print_settings(configs: list[Config]) -> None:
 
 
 def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
-    """Return the text of a dry run. processes: The processes that would play the episodes, in words."""
+    """Return the text that a dry run prints. processes: The processes that would play the episodes, in words."""
     lines = ["Dry run: nothing is written."]
-    # Runs of an experiment that begin with the same genome share one object (`plan_runs`), so group by the object.
+    # `plan_runs` gives all runs of an experiment that begin with the same genome one object, so group by the object.
     for _, runs in groupby(previews, key=lambda each: id(each.run.experiment)):
         lines += ["", *_describe_experiment(list(runs))]
     total = _quantity(sum((each.size for each in previews), start=plan.RunSize(0, 0)))
@@ -244,21 +250,21 @@ def _quantity(size: plan.RunSize) -> str:
 
 def run_all(app: App, request: Request) -> None:
     """Evolve or describe the runs of a request, and print the results. Raises EvolveError."""
-    limit = request.configs[0].compute.time_limit
+    limit = request.configs[0].compute.time_limit  # the same in all experiments of a sweep
     if limit is not None:
         app.stop.limit(seconds(limit))
     if request.report and any(config.env.engine != "exact" for config in request.configs):
         environments.draw_without_display()  # before an environment is made
-    # To choose a back end, a GPU may play trial episodes. So a dry run chooses none.
+    # A dry run chooses no back end, because a GPU may play trial episodes for the choice.
     experiments = [prepare(config) for config in request.configs]
     if not request.dry_run:
         experiments = [_with_backend(experiment) for experiment in experiments]
     runs = plan.plan_runs(experiments, request.file, request.resume)
-    # A strategy checks its settings when it is made, and the checks can depend on the seed. Each run makes its strategy
-    # once before the first file is created.
+    # Making a strategy checks its settings, and the checks can depend on the seed. So make the strategy of each run
+    # before the first file is created.
     for run in runs:
         run.experiment.strategy(run.seed)
-    # The previews are shown by a dry run, and in the warnings of --overwrite.
+    # For the text of a dry run, and for the warnings of --overwrite.
     previews = []
     if request.dry_run or request.overwrite:
         previews = [plan.preview(run, request.resume, request.overwrite) for run in runs]
@@ -287,9 +293,9 @@ def run_all(app: App, request: Request) -> None:
     replaced = [each for each in previews if each.action == "replace"]
     for each in replaced:
         _say(_replacement_warning(each))
-    # The hint is for users that start mpirun themselves. A supervisor starts mpirun for the user.
+    # The hint names an option of mpirun. With a supervisor, the user does not start mpirun.
     if app.transport.could_tolerate and not supervision.is_supervised():
-        _say(_HINT_ON_LOSSES)
+        _say(_HINT_ON_LOST_WORKERS)
     failed = _evolve(app, runs, {each.run.path for each in replaced}, request, after_generation)
     begun = [run for run in runs if run.path not in failed or store.read_progress(run.path)[0]]
     page = report.write_after_runs(app, begun) if request.report and begun else ""
@@ -299,7 +305,7 @@ def run_all(app: App, request: Request) -> None:
 
 
 def _check_none_failed(runs: Sequence[PlannedRun], failed: Sequence[Path], page: str) -> None:
-    """Raise RunError if runs of a study have failed. page: a line about the page of the other runs, or ""."""
+    """Raise RunError if runs have failed, after printing `page`: a line about the page of the other runs, or ""."""
     if failed:
         print(page, end="\n" if page else "", flush=True)
         names = statistics.listed([str(path) for path in failed])
@@ -310,8 +316,8 @@ def _can_film(env: EnvOptions) -> bool:
     """Return whether an environment can be drawn; True if this is unknown. Gymnasium may draw in place of EnvPool."""
     if env.engine == "exact":
         return environments.has_picture(env.id)
-    # The run has succeeded, so an environment that now fails, or hangs in Python, must not end this command. A hang in
-    # C ends it with a traceback.
+    # The run has succeeded, so an environment that now fails must not end this command, and neither must one that hangs
+    # in Python. Only a hang in C ends the command, with a traceback.
     with suppress(InputError, EpisodeTimeout), Watchdog(min(_HINT_SECONDS, env.max_episode_seconds), fatal=True):
         return env.engine == "envpool" or environments.declares_frames(env)
     return True
@@ -352,14 +358,14 @@ def _replacement_warning(preview: plan.RunPreview) -> str:
     best = statistics.number(stored.best_fitness)
     lost = f"{pluralize(stored.num_generations, 'generation')} ({state}; best fitness {best})"
     # For example "seed-7.h5, of seed 5, is replaced".
-    file = [sanitize(str(preview.run.path), 4000)]
+    parts = [sanitize(str(preview.run.path), 4000)]
     if changed := differences(preview.run.experiment.config, config_of(stored)):
         key, here, there = changed[0]
-        file.append(f"of another experiment ({key} is {there!r} in it, and {here!r} here)")
+        parts.append(f"of another experiment ({key} is {there!r} in it, and {here!r} here)")
     if stored.header.seed != preview.run.seed:  # the file was renamed
-        file.append(f"of seed {stored.header.seed}")
-    comma = "," if len(file) > 1 else ""
-    replaced = f"{', '.join(file)}{comma} is replaced as soon as a new generation is complete"
+        parts.append(f"of seed {stored.header.seed}")
+    comma = "," if len(parts) > 1 else ""
+    replaced = f"{', '.join(parts)}{comma} is replaced as soon as a new generation is complete"
     return f"{replaced}; then {lost} will be lost"
 
 
@@ -372,16 +378,16 @@ def _evolve(
 ) -> list[Path]:
     """Evolve runs one after another. Return the paths of the failed runs. The error of a single run is raised instead.
 
-    replaced: The paths of run files to replace.
-    after_generation: Called after each generation, if given.
+    replaced: The paths of the run files that the new runs replace.
+    after_generation: Called after each generation, if it is not None.
     """
     coordinator = app.coordinator()
     clock = RunsClock([_remaining_episodes(run, run.path in replaced) for run in runs])
     failed: list[Path] = []
     for number, run in enumerate(runs, 1):
         # `number` counts from 1, so `runs[number:]` are the later runs.
-        still_to_replace = [later for later in runs[number:] if later.path in replaced]
-        command = how_to_resume(runs, app.transport.size, request.more_options(), request.overwrite, still_to_replace)
+        to_replace = [later for later in runs[number:] if later.path in replaced]
+        command = how_to_resume(runs, app.transport.size, request.options_to_repeat(), request.overwrite, to_replace)
         generations, limit = run.experiment.config.generations, run.experiment.config.early_stop.steps
         if run.path not in replaced and resume.is_finished(run):
             played, _ = store.read_progress(run.path)
@@ -400,7 +406,7 @@ def _evolve(
             )  # fmt: skip
             live_log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
             try:
-                with _explained(app, file, command), reporter, live_log as log:
+                with _say_what_is_kept(app, file, command), reporter, live_log as log:
                     coordinator.progress = reporter.update
                     for record in iterate(run.experiment, coordinator, file):
                         reporter(record)
@@ -424,17 +430,17 @@ class _FailedRunError(RunError):
     """An episode failed, so this run cannot go on. Other runs can."""
 
 
-def _remaining_episodes(run: PlannedRun, replaced: bool) -> int:
-    """Return the episodes that a run still has to play. replaced: whether it begins anew."""
-    if not replaced and resume.is_finished(run):
+def _remaining_episodes(run: PlannedRun, is_replaced: bool) -> int:
+    """Return the number of episodes that a run still has to play. is_replaced: Whether a new run replaces its file."""
+    if not is_replaced and resume.is_finished(run):
         return 0
-    done = 0 if replaced else store.read_progress(run.path)[0]
-    return plan.size_of(run.experiment.config, done).episodes
+    generations = 0 if is_replaced else store.read_progress(run.path)[0]
+    return plan.size_of(run.experiment.config, generations).episodes
 
 
 @contextmanager
-def _explained(app: App, file: store.RunFile, command: str) -> Iterator[None]:
-    """Say after a signal and after an error of a run which generations are kept, and the cure.
+def _say_what_is_kept(app: App, file: store.RunFile, command: str) -> Iterator[None]:
+    """After a signal or an error in this block, name the generations that the run file keeps, and the cure.
 
     command: The line that resumes the run.
     """
@@ -452,7 +458,7 @@ def _explained(app: App, file: store.RunFile, command: str) -> Iterator[None]:
         moved = not file.path.exists()
         how = "name its new place after --resume" if moved else f"continue with --resume: {command}"
         cure = "" if file.replaces else f"; {how}"
-        # `why` may be HostLost, a kind of Stopped.
+        # Keep the class, because `why` may be HostLost, a subclass of Stopped.
         raise type(why)(f"{why}: {resume.generations_on_disk(file)}{cure}") from None
     except EpisodeError as error:
         cures = resume.cures_of_failure(file, error)
@@ -471,8 +477,8 @@ def _summary(file: store.RunFile, config: Config) -> str:
     best, generation = file.best
     of_all = f"best of all {statistics.number(best)}, in generation {generation}"
     of_last = f"best of the last generation ({file.num_generations - 1}) {statistics.number(last.champion_fitness)}"
-    found = "no candidate has a fitness" if math.isnan(best) else f"{of_last}; {of_all}"
-    lines = [f"{sanitize(str(file.path), 4000)}: {found}; digest {last.digest.decode()}"]
+    fitness = "no candidate has a fitness" if math.isnan(best) else f"{of_last}; {of_all}"
+    lines = [f"{sanitize(str(file.path), 4000)}: {fitness}; digest {last.digest.decode()}"]
     if file.num_generations < config.generations:
         done = f"{file.num_generations} of {pluralize(config.generations, 'generation')}"
         why = why_early(config.early_stop, file.steps, file.validations)
@@ -486,7 +492,8 @@ def _summary(file: store.RunFile, config: Config) -> str:
 def _failure_warning(file: store.RunFile) -> str:
     """Return the warning that all candidates failed, with the command that plays a failed episode again."""
     assert file.last is not None
-    episode = int(np.argmax(np.isnan(file.last.returns[file.last.champion_candidate])))
+    failed = np.isnan(file.last.returns[file.last.champion_candidate])
+    episode = int(np.argmax(failed))  # the first failed one
     last = ("--generation", str(file.num_generations - 1), "--episode", str(episode))
     see = f"see an error with: {command_line('replay', file.path, *last)}"
     return f"no candidate has a fitness, because each had a failed episode, so nothing was selected; {see}"
@@ -494,13 +501,12 @@ def _failure_warning(file: store.RunFile) -> str:
 
 def _body(app: App, argv: list[str]) -> int:
     request = load(argv)
-    # The results of a run are in its file, so the run goes on if stdout fails. The text of a dry run is its only
-    # result, so an error of stdout ends the dry run.
+    # The results of a run are in its file, so the run goes on if stdout fails. A dry run has no other output.
     with nullcontext() if request.dry_run else redirect_stdout(BestEffortStream(sys.stdout)):
         run_all(app, request)
     return 0
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the amount of work, from which the launcher chooses the number of workers."""
+    """Return the amount of work, by which `--workers auto` chooses the number of workers."""
     return plan.work_of(load(argv).configs)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, say, stdout_for_json
-from evolve.cli.parser import Parser, file_argument, spelled
+from evolve.cli.parser import Parser, file_argument, setting_text
 from evolve.cluster.cores import Work
 from evolve.errors import InputError, sanitize
 from evolve.training.plan import threads_for
@@ -36,8 +36,8 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     files = (
-        "one run file, or any number of champion files, to evaluate again; or two run files to compare; a directory "
-        "stands for the only run file in it or below it, with --published for all run files in it and below it"
+        "to evaluate again: one run file, or any number of champion files; to compare: two run files. A directory "
+        "stands for the only run file in it or below it, with --published for all of them"
     )
     add("files", type=file_argument, nargs="+", metavar="FILE", help=files)
     full = "with one run file, or champion files: run the whole experiment again, and compare everything"
@@ -53,7 +53,10 @@ def _parser() -> Parser:
 
 
 def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
-    """Evaluate a run or a champion again, or rerun it; return the verdict. Raises InputError as `reload` does."""
+    """Evaluate a run or a champion again, or repeat the whole run with --full; return the verdict.
+
+    Raises InputError as `training.reload` does.
+    """
     threads = arguments.threads or "auto"
     experiment = training.reload(run, engine=arguments.engine, threads=threads, trains=arguments.full)
     coordinator = app.coordinator()
@@ -81,20 +84,20 @@ def _verify_each(
         name = sanitize(str(file.path), 4000)  # do not cut a long path
         try:
             with stdout_for_json(as_json):
-                found = verdicts[str(file.path)] = verdict_on(file)
+                verdict = verdicts[str(file.path)] = verdict_on(file)
         except InputError as error:
             if len(files) == 1:
                 raise
-            why = error.worded(lambda setting: spelled(setting, "verify"))
+            why = error.worded(lambda setting: setting_text(setting, "verify"))
             say("verify", f"{name}: not verified: {why}")
             errors[str(file.path)] = {"equal": None, "error": str(error)}
             continue
         if not as_json:
-            print(f"{name}: {found.to_text(width())}", flush=True)
+            print(f"{name}: {verdict.to_text(width())}", flush=True)
     if as_json:
-        print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()} | errors, indent=2))
+        print(json.dumps({path: each.to_json() for path, each in verdicts.items()} | errors, indent=2))
     # If one file differs and another one cannot be verified, the code is 1.
-    if not all(verdict.equal for verdict in verdicts.values()):
+    if not all(each.equal for each in verdicts.values()):
         return 1
     return 2 if errors else 0
 
@@ -136,19 +139,19 @@ def _body(app: App, argv: list[str]) -> int:
     if len(files) > (1 if playing else 2):
         expected = f"one run file with {playing[0]}" if playing else "one run file, or two"
         raise InputError("FILE", expected, f"{len(files)} run files")
-    # No champion file is left here. The filter drops no file, and only tells mypy the type.
+    # All files are run files here. The filter only tells mypy so.
     run, *others = (file for file in files if isinstance(file, store.StoredRun))
     other = others[0] if others else None
     store.check_begun(f"there is nothing to {'verify' if other is None else 'compare'}", run, *others)
-    # Environments may print. A comparison of two files also plays an episode, the first different one.
+    # Environments may print. A comparison of two files, too, plays the first episode that differs.
     with stdout_for_json(arguments.json):
-        found = verification.compare(run, other) if other is not None else _repeat(app, run, arguments)
-    print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text(width()))
-    return 0 if found.equal else 1
+        verdict = verification.compare(run, other) if other is not None else _repeat(app, run, arguments)
+    print(json.dumps(verdict.to_json(), indent=2) if arguments.json else verdict.to_text(width()))
+    return 0 if verdict.equal else 1
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the amount of work, for the option `--workers`. Raises InputError if there is no work for workers."""
+    """Return the amount of work, by which `--workers auto` chooses. Raises InputError if there is no work to share."""
     arguments = _parser().parse_with_files(argv)
     if arguments.published:
         raise InputError("--published", "no option for playing episodes with it", "--workers")

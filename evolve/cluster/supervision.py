@@ -99,7 +99,7 @@ class Supervisor:
         self.stopping = False
         """Whether a signal has asked this process to stop."""
         # If stdout or stderr is a file, write only at its end. Otherwise later output could overwrite the line that a
-        # rank appends to the same file after Ctrl-C (`write_past_mpirun`).
+        # rank appends to the same file after Ctrl-C (`write_to_stderr_of_mpirun`).
         for descriptor in (1, 2):
             with suppress(OSError):
                 if stat.S_ISREG(os.fstat(descriptor).st_mode):

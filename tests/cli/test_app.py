@@ -225,7 +225,7 @@ def test_an_output_that_cannot_be_encoded_is_shown_all_the_same(launched, monkey
 
 
 def test_no_file_gets_the_descriptor_of_a_closed_stream(tmp_path):
-    begin = "from evolve.cli.app import _open_streams; _open_streams(); "
+    begin = "from evolve.cli.app import _prepare_streams; _prepare_streams(); "
     program = f"{begin}file = open('file', 'w'); file.write(str(file.fileno()))"
     closed = f"exec {shlex.join([sys.executable, '-c', program])} <&- >&- 2>&-"
     subprocess.run(["sh", "-c", closed], env=environment(), cwd=tmp_path, check=True, timeout=LONG)
@@ -234,7 +234,7 @@ def test_no_file_gets_the_descriptor_of_a_closed_stream(tmp_path):
 
 def test_a_child_process_gets_the_streams_that_were_closed(tmp_path):
     """mpirun ends the ranks at once without them."""
-    begin = "from evolve.cli.app import _open_streams; _open_streams(); import subprocess; "
+    begin = "from evolve.cli.app import _prepare_streams; _prepare_streams(); import subprocess; "
     program = f"{begin}subprocess.run(['sh', '-c', 'echo x && echo x >&2 && touch file'])"
     closed = f"exec {shlex.join([sys.executable, '-c', program])} <&- >&- 2>&-"
     subprocess.run(["sh", "-c", closed], env=environment(), cwd=tmp_path, check=True, timeout=LONG)
@@ -311,5 +311,5 @@ def test_the_collector_is_spared_once_for_environments_come_and_go(monkeypatch):
     app.freeze_objects.cache_clear()
     for steps in (10, 20, 30):
         env = {"id": "CartPole-v1", "max_episode_steps": steps}
-        app.ready_rollout(prepare(parse(Config, {"env": env})).rollout_spec.experiment).close()
+        app.make_frozen_rollout(prepare(parse(Config, {"env": env})).rollout_spec.experiment).close()
     assert frozen == [True]

@@ -30,7 +30,7 @@ NO_CUPY = {"NVRTC": "13.5", "error": ["a working CuPy", "ModuleNotFoundError"]}
 @pytest.fixture
 def examined(monkeypatch, tmp_path):
     """Examine with the given answers of processes; return (state, text) by part."""
-    monkeypatch.setattr(installation, "DRIVER", tmp_path / "driver")
+    monkeypatch.setattr(installation, "DRIVER_FILE", tmp_path / "driver")
 
     def findings(ranks=(2, "Open MPI v5.0.11, and more", "4.1.2"), gpu=NO_CUPY, transport=None):
         def ask(words, _environment, _check):
@@ -170,7 +170,7 @@ def test_the_driver_decides_which_cupy_is_missing(examined, absent, monkeypatch,
     monkeypatch.chdir(ROOT)
     absent("cupy")
     assert "neither an NVIDIA driver nor CuPy" in examined()["GPU"][1]
-    installation.DRIVER.write_text(driver)
+    installation.DRIVER_FILE.write_text(driver)
     state, text = examined()["GPU"]
     assert state == "missing"
     assert text.endswith(f", but no CuPy: pip install -e '.[{extra}]'")

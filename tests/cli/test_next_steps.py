@@ -81,8 +81,8 @@ def test_how_to_resume():
 
 
 def test_options_that_the_file_lacks_are_given_again():
-    assert load(["--report", "--tensorboard", "a b"]).more_options() == ["--report", "--tensorboard", "a b"]
-    assert load([]).more_options() == []
+    assert load(["--report", "--tensorboard", "a b"]).options_to_repeat() == ["--report", "--tensorboard", "a b"]
+    assert load([]).options_to_repeat() == []
 
 
 def test_no_command_resumes_a_file_that_was_moved(call, tmp_path, monkeypatch):

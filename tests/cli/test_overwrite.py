@@ -125,7 +125,7 @@ def test_nothing_is_lost_before_the_first_new_generation(call, old, tmp_path):
     assert done.code == 75
     assert old.read_bytes() == before
     how = "the same command line, with --resume in place of --overwrite"
-    assert done.err.endswith(f"{how}. Remove first what is not yet replaced: out/seed-0.h5\n")
+    assert done.err.endswith(f"{how}. First remove the files that are not replaced yet: out/seed-0.h5\n")
     done = call("run", *TINY, "--overwrite", "--time-limit", "0s")
     assert (done.code, old.read_bytes()) == (75, before)
     assert "no new generation is complete, so out/seed-0.h5 is unchanged\n" in done.err
@@ -148,7 +148,7 @@ def test_a_run_that_fails_at_once_leaves_the_old_file(call, tmp_path):
 @pytest.mark.parametrize("complete", [0, 1])
 def test_a_signal_proposes_to_resume_only_a_run_that_has_replaced_the_old_file(call, old, monkeypatch, complete):
     said = []
-    monkeypatch.setattr("evolve.cli.app.write_past_mpirun", said.append)
+    monkeypatch.setattr("evolve.cli.app.write_to_stderr_of_mpirun", said.append)
 
     def interrupted(*run):
         generations = training.iterate(*run)

@@ -323,7 +323,7 @@ def test_help_ends_every_rank(command):
         (("-d",), "-d/--hidden: expected a value, after = if it begins with a dash, got none."),
         (
             ("--colour", "red"),
-            "command line: expected arguments that it knows, got --colour. "
+            "command line: expected arguments of this command, got --colour. "
             "A setting without an option is written --set section.key=value; --settings prints all settings.",
         ),
     ],

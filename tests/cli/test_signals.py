@@ -24,7 +24,7 @@ os.kill(os.getpid(), first)
 {between}
 os.kill(os.getpid(), second)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, (first, second))
-print("still here", stop.signal)
+print("still here", stop.read_signal())
 """
 UNBLOCK = "signal.pthread_sigmask(signal.SIG_UNBLOCK, (first,)); assert stop.reason() == signal.Signals(first).name"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.parser import command_line, parser_of, spelled
+from evolve.cli.parser import command_line, parser_of, setting_text
 from evolve.errors import InputError, RunError, Setting
 
 
@@ -23,7 +23,7 @@ from evolve.errors import InputError, RunError, Setting
     ],
 )
 def test_settings_become_options(setting, shown):
-    assert spelled(setting) == shown
+    assert setting_text(setting) == shown
 
 
 def test_an_error_is_worded_by_the_command_line():
@@ -32,12 +32,12 @@ def test_an_error_is_worded_by_the_command_line():
     assert str(wrong) == (
         'seed, resuming env.id=3: expected 1, got 2. Use env.engine="exact", or another output.directory.'
     )
-    assert wrong.worded(spelled) == (
+    assert wrong.worded(setting_text) == (
         "seed (-s/--seed), resuming env.id=3: expected 1, got 2. Use --engine exact, or another "
         "output.directory (-o/--output)."
     )
     outer = RunError(wrong, "\nenv.id=3")
-    assert outer.worded(spelled) == f"{wrong.worded(spelled)}\nenv.id=3"
+    assert outer.worded(setting_text) == f"{wrong.worded(setting_text)}\nenv.id=3"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_error_is_worded_by_the_command_line():
     ],
 )
 def test_only_options_that_a_command_has_are_named(command, key, shown):
-    assert spelled(Setting(key), command) == shown
+    assert setting_text(Setting(key), command) == shown
 
 
 @pytest.mark.parametrize("command", ["info", "plot", "report", "verify"])

@@ -1,9 +1,9 @@
-"""evolve bench: measure the start of evolve, a step of networks and of environments, and the speed of the engine.
+"""evolve bench: measure the start of evolve, a step of networks and of environments, and the speed of training.
 
-Bare environments replay recorded network outputs, without networks and MPI. Their speed is the upper bound. In a pair,
-a measurement of the engine follows a measurement of bare environments. The speed of a machine drifts, so compare the
-ratios of pairs, not the rates of different pairs. With `--sleep-env`, only the engine is measured. Then the bound is
-the sum of the durations of all episodes, divided by the number of workers.
+Bare environments replay recorded network outputs, without networks and MPI. Their speed is the upper bound. In each
+pair of measurements, the training loop plays the same episodes right after the bare environments. The speed of a
+machine drifts, so compare the ratios of pairs, not the rates of different pairs. With `--sleep-env`, only the training
+loop is measured. The least possible time is the sum of the durations of all episodes, divided by the number of workers.
 """
 
 import argparse
@@ -30,19 +30,20 @@ from evolve.training import Experiment, prepare
 
 _ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
 """The default environment."""
-_BATCHES = (1, 16, 64, 256)  # the slots that one step of a network advances
+_BATCH_SIZES = (1, 16, 64, 256)  # the numbers of slots that one step of a network advances
 _IMPORT_BUDGET, _FIRST_STEP_BUDGET = 1.0, 2.0  # seconds
 Row = dict[str, Any]
+"""The figures of one measurement by name, see `measurements`."""
 
 
 def _parser() -> Parser:
-    made = Parser(
+    parser = Parser(
         "evolve.bench",
-        "Measure the engine against bare environments on the same episodes, side by side. It starts mpirun itself.",
+        "Measure the training loop and bare environments on the same episodes, in turn. It starts mpirun itself.",
         "evolve bench -e BipedalWalker-v3 -p 138 -r 8 --ranks 1 3",
         "evolve bench --sleep-env 0.03 -p 640 -r 10 --ranks 65",
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("-e", "--env", dest="env.id", metavar="ID", help="environment (CartPole-v1)")
     add("--engine", dest="env.engine", metavar="NAME", help="gymnasium, envpool or exact (gymnasium)")
     add("-p", "--population", type=int, metavar="P", default=138, help="candidates (138)")
@@ -53,13 +54,13 @@ def _parser() -> Parser:
     add("-g", "--generation", type=int, default=0, metavar="G", help=measured)
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
     add("--ranks", type=int, nargs="+", default=[3], metavar="R", help="ranks: a coordinator and R - 1 workers (3)")
-    pairs = "pairs of measurements, or single ones with --sleep-env (3); 0: neither rollouts nor a table of engines"
+    pairs = "pairs of measurements, with --sleep-env single ones (3); 0: measure only the start and the networks"
     add("--pairs", type=int, default=3, metavar="N", help=pairs)
-    sleep = "measure the scheduling alone: episodes sleep for SECONDS on average (0.03), so ranks may outnumber cores"
+    sleep = "measure only the scheduling: episodes sleep for SECONDS on average (0.03), so ranks may outnumber cores"
     add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
     add(measurements.MEASURE, metavar="FILE", help=argparse.SUPPRESS)
-    return made
+    return parser
 
 
 def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
@@ -84,7 +85,7 @@ def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
 
 def _experiment(arguments: dict[str, Any]) -> Experiment:
     """Return the experiment that the options describe. `--set` overrides every other option."""
-    # A bare process, to which each worker is compared, has one thread.
+    # One thread, because each worker is compared with a bare process, which has one thread.
     settings: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0, "compute": {"threads": 1}}
     # The measured generation is the last one of the experiment.
     settings["generations"] = arguments["generation"] + 1
@@ -102,11 +103,11 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
 
 def _header(experiment: Experiment) -> str:
     """Return a line that names the environment, the population, the network and the kernel."""
-    c = experiment.config
-    kernel = backend(c.compute.backend)
+    config = experiment.config
     return (
-        f"{c.env.id} ({c.env.engine}, {c.compute.slots} slots), {c.population} candidates × {c.episodes} episodes, "
-        f"{c.network.name} with {experiment.network.num_weights} weights on the {kernel} kernel"
+        f"{config.env.id} ({config.env.engine}, {config.compute.slots} slots), {config.population} candidates × "
+        f"{config.episodes} episodes, {config.network.name} with {experiment.network.num_weights} weights on the "
+        f"{backend(config.compute.backend)} kernel"
     )
 
 
@@ -120,7 +121,7 @@ def _startup_text(row: Row) -> str:
 
 
 def _inference_table(rows: list[Row]) -> str:
-    """Return a table of nanoseconds per step of one network, with a line for each batch size."""
+    """Return a table of nanoseconds per step of one network, with a line for each number of slots."""
     names = [name for name in rows[0] if name != "slots"]
     lines = [(f"{row['slots']}", *(f"{row[name]:,.0f}" for name in names)) for row in rows]
     return f"\nnanoseconds per network step\n{_table(('slots', *names), *lines)}"
@@ -128,11 +129,8 @@ def _inference_table(rows: list[Row]) -> str:
 
 def _engine_table(rows: list[Row]) -> str:
     """Return a table of microseconds per step of bare environments, and ratios to the fastest engine."""
-    fastest = rows[0]["microseconds"]  # `engine_rows` sorts them
-    lines = [
-        (row["engine"], f"{row['microseconds']:.2f}", "" if row is rows[0] else f"{row['microseconds'] / fastest:.1f}")
-        for row in rows
-    ]
+    fastest = rows[0]["microseconds"]  # `engine_rows` sorts the rows
+    lines = [(row["engine"], f"{row['microseconds']:.2f}", f"{row['microseconds'] / fastest:.1f}") for row in rows]
     title = "microseconds of CPU time per step of bare environments, resets included"
     return f"\n{title}\n{_table(('engine', 'time', 'ratio'), *lines)}"
 
@@ -141,13 +139,13 @@ def _table(*rows: Sequence[str]) -> str:
     return table(rows, width(), left=(), indent="  ")
 
 
-# "ask+tell" is all time outside episodes, also for the digest and the file.
+# "ask+tell" is all time outside episodes, also for the digest and the file. "idle" is a share of the time of a worker.
 _COST_HEADINGS = ("\nratio", "rank 0\nCPU ms", "rank 0\nCPU", "ask+tell\nms", "moved\nMB",
                   "idle\nleast", "idle\nmean", "idle\nmost")  # fmt: skip
 
 
 def _cost_cells(row: Row) -> tuple[str, ...]:
-    """Return the cells below `_COST_HEADINGS`. The second "rank 0 CPU" is a share of the duration."""
+    """Return the cells below `_COST_HEADINGS`. The first "rank 0 CPU" is a time, and the second a share of all time."""
     idle = row["idle"]
     return (f"{row['ratio']:.3f}", f"{row['cpu_seconds'] * 1e3:,.0f}", f"{row['cpu_seconds'] / row['seconds']:.1%}",
             f"{row['serial_seconds'] * 1e3:,.0f}", f"{row['bytes'] / 1e6:.1f}",
@@ -183,7 +181,7 @@ def _sweep(
 ) -> dict[int, Any]:
     """Measure the rollouts, or only the scheduling, for each number of ranks; show the tables, and return the rows."""
     sweep: dict[int, Any] = {}
-    # `cli.app` looks for --json in these words. Environments then print to stderr, and only JSON is on stdout.
+    # With --json, `cli.app` lets environments print to stderr, so that stdout has only the figures.
     words = ["-m", "evolve.bench", *argv, "--json", measurements.MEASURE, str(run)]
     for ranks in arguments["ranks"]:
         if arguments["sleep_env"] is None:
@@ -205,18 +203,17 @@ def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict
     experiment = _experiment(arguments)
     figures: dict[str, Any] = {"measured": _header(experiment)}
     show(figures["measured"])
-    # With sleeping episodes only the scheduling is measured.
-    plays = arguments["sleep_env"] is None
+    only_scheduling = arguments["sleep_env"] is not None
     with tempfile.TemporaryDirectory() as folder:
-        if plays:
+        if not only_scheduling:
             figures["startup"] = measurements.startup_seconds(experiment.config, folder)
             show(_startup_text(figures["startup"]))
-            figures["inference"] = [measurements.network_row(experiment.network, slots) for slots in _BATCHES]
+            figures["inference"] = [measurements.network_row(experiment.network, slots) for slots in _BATCH_SIZES]
             show(_inference_table(figures["inference"]))
         if arguments["pairs"]:
             run = Path(folder) / "run.h5"
             measurements.play_earlier_generations(experiment, arguments["generation"], run, stop)
-            if plays:
+            if not only_scheduling:
                 figures["engines"] = measurements.engine_rows(experiment, run)
                 if figures["engines"]:  # empty if only the exact engine has the environment, and no kernel is built
                     show(_engine_table(figures["engines"]))
@@ -229,15 +226,15 @@ def _body(app: App, argv: list[str]) -> int:
     # `figures_of_job` starts the bench again with the hidden option. This process is then rank 0 of a measurement.
     if arguments["measure"]:
         with stdout_for_json(True):
-            measured = measurements.measure(_experiment(arguments), app, arguments["measure"])
-        print(json.dumps(measured), flush=True)
+            figures = measurements.measure(_experiment(arguments), app, arguments["measure"])
+        print(json.dumps(figures), flush=True)
         return 0
     _check_options(arguments, app.transport)
     try:
         with stdout_for_json(arguments["json"]):
             figures = _measure(arguments, argv, app.stop)
     except (RunError, Stopped):
-        # Ctrl-C also interrupts the measured processes, which then fail. So name the signal, and not their failure.
+        # Ctrl-C also interrupts the measured processes. `check` raises Stopped, which then replaces their failure.
         app.stop.check()
         raise
     if arguments["json"]:

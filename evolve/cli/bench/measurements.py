@@ -1,9 +1,9 @@
 """The measurements of the bench: generations of the training loop, bounds of their speed, and parts of their time.
 
-`compare` plays a generation by the training loop over MPI, and the same episodes in bare processes, which are the upper
-bound. `schedule` plays episodes that only sleep. Its bounds are the times of workers that never wait, and of workers
-that wait only at the end. The parts are the start of the program (`startup_seconds`), a step of the network
-(`network_row`) and a step of bare environments (`engine_rows`).
+`compare` plays a generation by the training loop over MPI, and the same episodes in bare processes, which are faster:
+they have neither networks nor MPI. `schedule` plays episodes that only sleep, and compares their time with workers that
+never wait, and with workers that wait only at the end. The parts are the start of the program (`startup_seconds`), a
+step of the network (`network_row`) and a step of bare environments (`engine_rows`).
 """
 
 import heapq
@@ -52,8 +52,8 @@ from evolve.training import (
 MEASURE = "--measure"
 """The hidden option with which the bench starts itself again for a measurement; its value is a run file."""
 _WARM_UP_SEED = 1  # the seed of an untimed first generation, in which workers make their environments
-# A program that runs `evolve run` up to the first step of a rollout of any kind, and prints the time.
-_RUN = """
+# A program that runs `evolve run` up to the first step of a rollout of any kind, and prints the time of this step.
+_RUN_TO_FIRST_STEP = """
 import os, sys, time
 from typing import get_args
 from evolve.rollouts import AnyRollout
@@ -65,8 +65,8 @@ for kind in get_args(AnyRollout):
 from evolve.cli.app import launch
 sys.exit(launch("run"))
 """
-_EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
-"""The least number of episodes that each engine plays, if the generation has enough. Faster engines need more."""
+_LEAST_EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
+"""The least number of episodes that `engine_rows` plays, if the generation has enough. Faster engines need more."""
 
 
 class TimedCoordinator(Coordinator):
@@ -84,11 +84,11 @@ class TimedCoordinator(Coordinator):
 
 
 def coordinator_of(app: App) -> TimedCoordinator:
-    """Return a timed coordinator of the workers."""
+    """Return a generation_figures coordinator of the workers."""
     return TimedCoordinator(app.transport, make_rollout, app.stop.reason)
 
 
-def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) -> Iterator[dict[str, Any]]:
+def generation_figures(records: Iterator[Record], app: App, coordinator: TimedCoordinator) -> Iterator[dict[str, Any]]:
     """Yield the figures of each generation of `training.iterate`, run with this coordinator.
 
     - steps: The environment steps.
@@ -108,7 +108,8 @@ def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) ->
             return
         seconds = time.perf_counter() - begin
         # With workers, rank 0 only coordinates, and is left out.
-        idle = 1 - record.busy_seconds[int(transport.size > 1) :] / seconds
+        first_player = 1 if transport.size > 1 else 0
+        idle = 1 - record.busy_seconds[first_player:] / seconds
         yield {"steps": record.steps, "returns": record.returns.ravel().tolist(), "seconds": seconds,
                "serial_seconds": seconds - coordinator.playing, "cpu_seconds": time.process_time() - cpu,
                "bytes": transport.bytes_moved - moved, "idle": idle.round(4).tolist()}  # fmt: skip
@@ -130,7 +131,7 @@ def play_earlier_generations(experiment: Experiment, generation: int, path: Path
 
 
 def _ended(generations: int, measured: int) -> InputError:
-    """Return the error of a run that ends after a number of generations, before the measured one."""
+    """Return the error of a run that ends after `generations` generations, before the generation `measured`."""
     return InputError("--generation", f"at most {generations - 1}, as the run ends then", measured)
 
 
@@ -155,10 +156,10 @@ def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
         # Each measurement continues a copy, so that all of them play the same generation.
         continued = shutil.copy(path, folder)
         with closing(reopen(Path(continued))) as log, closing(iterate(experiment, coordinator, log)) as records:
-            found = next(timed(records, app, coordinator), None)
-            if found is None:
+            figures = next(generation_figures(records, app, coordinator), None)
+            if figures is None:
                 raise _ended(log.num_generations, log.num_generations)
-    return {"ranks": app.transport.size, "backend": backend(experiment.config.compute.backend)} | found
+    return {"ranks": app.transport.size, "backend": backend(experiment.config.compute.backend)} | figures
 
 
 def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
@@ -181,7 +182,7 @@ def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -
     them. Raises RunError if an episode fails, because a bare environment would fail, too.
     """
     generation = run.num_generations
-    # Without the step limit of this generation, the episodes could be longer than in the training.
+    # The step limit of this generation, so that the episodes are no longer than in the training.
     experiment = with_recorded_limit(experiment, run.records, generation)
     config = experiment.config
     # Make the candidates of the next generation, with the normalizer that they have in the training.
@@ -198,20 +199,19 @@ def record_episodes(experiment: Experiment, run: StoredRun, candidates: range) -
     while rollout.pending:
         rollout.tick()
         for failure in rollout.take_failures():
-            place = f"step {failure.step}" if failure.step else "reset"
-            place = f"{place}, environment seed {failure.seed}"
+            place = f"{f'step {failure.step}' if failure.step else 'reset'}, environment seed {failure.seed}"
             raise RunError(f"an episode failed in {place}:\n{failure.message.rstrip()}")
     recorder.close()
     return config.env, recorder.finished
 
 
-_READY: list[Barrier] = []
-"""In a bare process, the barrier at which it waits for the other bare processes."""
+_START: list[Barrier] = []
+"""The barrier at which a bare process waits for the other bare processes. Empty in other processes."""
 
 
-def _begin_bare(ready: Barrier) -> None:
+def _begin_bare(start: Barrier) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the bench handles Ctrl-C, and ends this process
-    _READY.append(ready)
+    _START.append(start)
 
 
 def _record_share(experiment: Experiment, run: Path, candidates: range) -> tuple[EnvOptions, list[Recording]]:
@@ -221,7 +221,7 @@ def _record_share(experiment: Experiment, run: Path, candidates: range) -> tuple
 
 def _replay_share(share: tuple[EnvOptions, list[Recording]]) -> tuple[int, float]:
     # All processes begin together. As each process waits here for the others, each of them takes exactly one share.
-    _READY[0].wait()
+    _START[0].wait()
     with stdout_for_json(True):
         return environments.replay(*share)
 
@@ -241,19 +241,19 @@ class BareProcesses:
         """Return the results of a function for all shares, from the processes. Raises their errors and Stopped."""
         futures = [self._pool.submit(function, share) for share in shares]
         try:
-            others = set(futures)
-            while others:
-                # The waits are short, because the flag of a stop is only checked between them.
-                done, others = wait(futures, 0.5, FIRST_EXCEPTION)
+            pending = set(futures)
+            while pending:
+                # The waits are short, because the stop flag is checked between them.
+                done, pending = wait(futures, 0.5, FIRST_EXCEPTION)
                 for future in done:
-                    future.result()
+                    future.result()  # raises the error of its process
                 self._stop.check()
             return [future.result() for future in futures]
         except BrokenProcessPool:
             raise RunError("a bare process has ended early, perhaps by a crash of its environment") from None
 
     def rate(self) -> float:
-        """Play everything once; return the rate of all processes together in environment steps per second."""
+        """Replay all shares once; return the rate of all processes together in environment steps per second."""
         return float(sum(steps / seconds for steps, seconds in self._all_results(_replay_share, self._shares)))
 
     def close(self) -> None:
@@ -286,9 +286,9 @@ def compare(
 def schedule(words: Sequence[str], ranks: int, pairs: int, stop: StopFlag) -> list[dict[str, Any]]:
     """Measure the engine `pairs` times on environments that only sleep; return a row for each measurement.
 
-    The return of an episode is the time that it slept. `ideal_seconds` is the time of workers that never wait, and
-    `ratio` is its share of the measured time. Even a scheduler without cost waits for the last episodes to end:
-    `list_seconds` is the time of Graham's list scheduling (1966) of the same episodes. Raises RunError and Stopped.
+    The return of an episode is the time that it slept. `ideal_seconds` is the time of workers that never wait.
+    `list_seconds` is the time of Graham's list scheduling (1966): a scheduler without cost, after which some workers
+    wait for the last episodes. `ratio` is `ideal_seconds` divided by the measured time. Raises RunError and Stopped.
     """
     rows = []
     for _ in range(pairs):
@@ -303,21 +303,20 @@ def schedule(words: Sequence[str], ranks: int, pairs: int, stop: StopFlag) -> li
 
 def list_schedule(durations: list[float], workers: int) -> float:
     """Return the time at which the last of several tasks ends, if the first free worker always gets the next task."""
-    free = [0.0] * workers
+    free_at = [0.0] * workers  # a heap: the first item is the smallest, the time at which the first worker is free
     for duration in durations:
-        # `free[0]` is the earliest time at which a worker is free.
-        heapq.heapreplace(free, free[0] + duration)
-    return max(free)
+        heapq.heapreplace(free_at, free_at[0] + duration)
+    return max(free_at)
 
 
 def _run_python(words: Sequence[str]) -> tuple[float, float, str]:
     """Run Python with command-line arguments. Return its duration in seconds, the time of its start, and its stderr."""
-    # `_RUN` prints a time of the clock `time.time`, so the start is needed by this clock, too.
-    begin, before = time.perf_counter(), time.time()
+    # The start also by `time.time`, because `_RUN_TO_FIRST_STEP` prints a time of this clock.
+    begin, start = time.perf_counter(), time.time()
     done = subprocess.run([*python_words(), *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunError(f"the start-up measurement failed: {done.stderr or done.stdout}")
-    return time.perf_counter() - begin, before, done.stderr
+    return time.perf_counter() - begin, start, done.stderr
 
 
 def shortest_run(config: Config) -> Config:
@@ -336,13 +335,13 @@ def startup_seconds(config: Config, directory: str, rounds: int = 3) -> dict[str
     """
     experiment = Path(directory) / "start.toml"
     experiment.write_text(shortest_run(config).to_toml(), encoding="utf-8")
-    bare, imported, first = [], [], []
+    python, imports, first_steps = [], [], []
     for number in range(rounds):
-        bare.append(_run_python(["-c", "pass"])[0])
-        imported.append(_run_python(["-c", "import evolve.cli.run"])[0])
-        _, before, output = _run_python(["-c", _RUN, str(experiment), "-o", f"{directory}/{number}"])
-        first.append(float(output.split()[-1]) - before)
-    return {"python": min(bare), "import": min(imported), "first_step": min(first)}
+        python.append(_run_python(["-c", "pass"])[0])
+        imports.append(_run_python(["-c", "import evolve.cli.run"])[0])
+        _, start, output = _run_python(["-c", _RUN_TO_FIRST_STEP, str(experiment), "-o", f"{directory}/{number}"])
+        first_steps.append(float(output.split()[-1]) - start)
+    return {"python": min(python), "import": min(imports), "first_step": min(first_steps)}
 
 
 def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
@@ -350,14 +349,14 @@ def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
     genomes = concatenate(*(network.init(Stream(0, Purpose.INIT, 0, slot)) for slot in range(slots)))
     uniform = Stream(0, Purpose.EPISODE).uniform(slots, network.observation_size)
     observations = (2 * uniform - 1).astype(np.float32)
-    found: dict[str, Callable[[], object]] = {}
+    steppers: dict[str, Callable[[], object]] = {}
     names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
     for name in names:
         batch = network.batch(slots, name)
         episode_seeds = np.arange(slots)
         batch.load(np.arange(slots), genomes.weights, genomes.mask, episode_seeds)
-        found[name] = partial(batch.step, observations)
-    return found
+        steppers[name] = partial(batch.step, observations)
+    return steppers
 
 
 def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 0.05) -> dict[str, Any]:
@@ -367,16 +366,16 @@ def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 
     as fit into about `seconds`.
     """
     steppers = _steppers(network, slots)
-    best = dict.fromkeys(steppers, float("inf"))
-    ticks = dict.fromkeys(steppers, 1)
-    for _ in range(rounds + 1):  # the first round makes a single step, which gives the number of the next
+    step_seconds = dict.fromkeys(steppers, float("inf"))  # the smallest time of a step, by back end
+    num_steps = dict.fromkeys(steppers, 1)
+    for _ in range(rounds + 1):  # the first round makes one step, to estimate the number of steps in later rounds
         for name, step in steppers.items():
             begin = time.perf_counter()
-            for _ in range(ticks[name]):
+            for _ in range(num_steps[name]):
                 step()
-            best[name] = min(best[name], (time.perf_counter() - begin) / ticks[name])
-            ticks[name] = max(1, int(seconds / best[name]))
-    return {"slots": slots} | {name: took / slots * 1e9 for name, took in best.items()}
+            step_seconds[name] = min(step_seconds[name], (time.perf_counter() - begin) / num_steps[name])
+            num_steps[name] = max(1, int(seconds / step_seconds[name]))
+    return {"slots": slots} | {name: least / slots * 1e9 for name, least in step_seconds.items()}
 
 
 def engine_rows(experiment: Experiment, path: Path) -> list[dict[str, Any]]:
@@ -387,17 +386,17 @@ def engine_rows(experiment: Experiment, path: Path) -> list[dict[str, Any]]:
     row, and neither has the exact engine without native kernels.
     """
     run = read(path)
-    found = []
+    rows = []
     config = experiment.config
     for engine in ENGINES:
-        # Without kernels, array operations play exact tasks. They define the results, and need not be fast.
+        # Without kernels, array operations play exact tasks. They define the results, and are slow.
         if engine == "exact" and not native.available():
             continue
         try:
             other = prepare(config.with_section("env", engine=engine))
         except InputError:
             continue
-        candidates = range(min(config.population, math.ceil(_EPISODES[engine] / config.episodes)))
+        candidates = range(min(config.population, math.ceil(_LEAST_EPISODES[engine] / config.episodes)))
         steps, seconds = environments.replay(*record_episodes(other, run, candidates), time.process_time)
-        found.append({"engine": engine, "steps": steps, "microseconds": seconds / steps * 1e6})
-    return sorted(found, key=lambda row: row["microseconds"])
+        rows.append({"engine": engine, "steps": steps, "microseconds": seconds / steps * 1e6})
+    return sorted(rows, key=lambda row: row["microseconds"])
