@@ -234,7 +234,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     _warn(networks.check(complete.network, network, engine.action_size))
     if config.env.engine == "gymnasium" and config.compute.threads not in ("auto", 1):
         _warn(
-            "compute.threads has no effect here: threads play exact tasks and EnvPool's environments, ranks play others"
+            "compute.threads has no effect here: threads play exact tasks and EnvPool, ranks play other environments"
         )
     # Play a few episodes to check that a seed repeats its episode, that metrics are reported, and that episodes end.
     trial = None
@@ -245,10 +245,9 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
         environments.check_metrics(engine)
         if environments.max_episode_steps(config.env) is None and environments.seems_endless(engine):
             # The environment may only be slow, so this is not an error.
-            endless = "an episode of random actions did not end in a short trial"
+            trouble = f"{engine.id} declares no limit of steps, and an episode did not end in a short trial"
             lasts = f"an episode without an end lasts for env.max_episode_seconds, {config.env.max_episode_seconds:g} s"
-            limit = "unless env.max_episode_steps limits it"
-            _warn(f"{engine.id} declares no limit of steps, and {endless}: {lasts}, {limit}")
+            _warn(f"{trouble}: {lasts}, unless env.max_episode_steps limits it")
     device_slots = None
     if config.compute.slots is None and config.env.engine == "exact":
         # This limit protects the host, which may keep traces or initial contents of all slots. The memory of the device
@@ -399,9 +398,7 @@ def validate_new_run(experiment: Experiment) -> None:
         module, _, name = wrapper.name.partition(":")
         public_name = f"gymnasium.wrappers:{name}"
         if module.startswith("gymnasium.wrappers") and public_name in _LEARNING_WRAPPERS:
-            expected = (
-                "wrappers that need nothing of earlier episodes, because each episode begins with a new environment"
-            )
+            expected = "wrappers that keep nothing between episodes, because each episode has a new environment"
             raise InputError("env.wrappers", expected, wrapper.name, *_LEARNING_WRAPPERS[public_name])
     if config.env.kwargs.get("render_mode") == "human":
         cure = "To watch a champion: evolve replay FILE --window."

@@ -359,11 +359,6 @@ def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | N
     return Round(np.sort(best_first[:num_remaining]), range(played, later_limits[0]))
 
 
-def _is_mean_return(config: Config) -> bool:
-    """Return whether fitness is the mean return over all episodes."""
-    return config.fitness == "mean" and not config.connection_cost and not config.racing.rounds
-
-
 def round_limits(options: RacingOptions, episodes: int) -> list[int]:
     """Return for each round the number of episodes that a candidate has played when the round ends."""
     return [*(limit for limit in options.rounds if limit < episodes), episodes]
@@ -399,7 +394,8 @@ def evaluate_population(
     keys = rollouts.generation_keys(generation, P, config.common_random_numbers)
     spec = experiment.rollout_spec
     # If fitness is the mean return, a worker knows its best candidate, and sends the step hashes of this one only.
-    best_of = E if _is_mean_return(config) else 0
+    is_mean_return = config.fitness == "mean" and not config.connection_cost and not config.racing.rounds
+    best_of = E if is_mean_return else 0
     # All rounds fill the same tables, so the results of earlier rounds stay.
     results = PopulationResults(P, E, spec.num_traces, traces)
     current: Round | None = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))

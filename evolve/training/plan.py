@@ -540,9 +540,8 @@ def plain_setting(key: str, value: Any) -> Any:
         value = _named_classes(value)
     elif key == "env" and not isinstance(value, str):
         expected = "the id of an environment, its class, a function that makes it, or a table of settings"
-        raise InputError(
-            "env", expected, repr(value), "An object is refused, because a run makes many environments: name the id."
-        )
+        cure = "An object is refused, because a run makes many environments: name the id."
+        raise InputError("env", expected, repr(value), cure)
     return plain(value)
 
 

@@ -285,10 +285,8 @@ def host_fallback(experiment: Experiment) -> str:
     """Return a remark for the user if the network cannot run on the device that shall be used; otherwise ""."""
     if experiment.backend != "cupy" or device_step(experiment.network.batch(1, "cupy")) is not None:
         return ""
-    name = experiment.config.network.name
-    return (
-        f"the network {name} has no step for a GPU: the {host_backend('auto')} back end computes it, with the same bits"
-    )
+    name, host = experiment.config.network.name, host_backend("auto")
+    return f"the network {name} has no step for a GPU: the {host} back end computes it, with the same bits"
 
 
 @dataclass(frozen=True)

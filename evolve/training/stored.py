@@ -392,9 +392,8 @@ def _load_start(setting: StartFromOptions, source: StartSource | None, experimen
     if source is None:
         if setting.file is None:
             got = "a digest alone" if setting.digest else "none"
-            raise InputError(
-                "start_from.file", "a run file or a champion file", got, "In Python: start_from=run.start."
-            )
+            cure = "In Python: start_from=run.start."
+            raise InputError("start_from.file", "a run file or a champion file", got, cure)
         path = Path(os.path.expanduser(setting.file))  # no shell expands "~" in a file or in Python
         # If the path is a directory, each seed takes its own run file in it.
         if os.path.isdir(path):

@@ -1,4 +1,8 @@
-"""Compares the logs of candidates and generations, and finds the first difference."""
+"""Compares the logs of episodes, candidates and generations, and finds the first difference (`FirstDifference`).
+
+Logs are compared with other logs (`first_difference`), or with themselves: the other `…_difference` functions find
+parts of a run file that contradict one another. Nothing here plays an episode; `playing.py` and `repetition.py` do.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,16 +26,17 @@ from evolve.training.fitness import Round, first_round, mean_metrics, next_round
 from evolve.training.resume import CHAMPION_NORMALIZER
 
 _MIN_AGREEING_STEPS = 8
-"""If this number of steps or more follow a difference, and all their hashes agree, a log was changed.
+"""If all hashes agree in this number of steps or more after a difference, a log was changed.
 
-A step has hashes of 2 bytes, so different episodes agree by chance with a probability of 256**-16.
+A step has hashes of 2 bytes, so different episodes agree in 8 steps by chance with a probability of 256**-16.
 """
 _TIMES = {"seconds", "busy_seconds", "environment_seconds", "episode_seconds"}
 _COMPARED_FIRST = {"returns", "lengths", "fingerprints", "genome_fingerprints", "trace_fingerprints", "digest"}
 _OTHER_COLUMNS = [name for name in columns_of(Record) if name not in _TIMES | _COMPARED_FIRST]
-"""Genomes and episodes determine these columns. If nothing else differs, a record was changed."""
+"""Columns that follow from genomes and episodes. If only such a column differs, a record was changed."""
 
-_Hashes = Sequence[UInt8 | None]
+_StepHashes = Sequence[UInt8 | None]
+"""The step hashes of several episodes, see `EpisodeLog.step_hashes`."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,9 @@ class EpisodeLog:
     Attributes:
         return_: The return.
         length: The number of steps.
-        fingerprint: [2], of observations and actions.
-        step_hashes: [min(length, MAX_HASHED_STEPS), 2]; None if the log has no hashes.
+        fingerprint: [2], the fingerprints of all observations and of all actions.
+        step_hashes: [min(length, MAX_HASHED_STEPS), 2], a hash of the observation and of the action of each step; None
+            if the log has no hashes.
         metrics: The metrics by name.
     """
 
@@ -54,22 +60,23 @@ class EpisodeLog:
 
     @property
     def summary(self) -> str:
-        """Its return and length."""
+        """The return and the length in words."""
         return f"{self.return_!r} in {self.length} steps"
 
-    def has_steps_of(self, other: "EpisodeLog") -> bool:
-        """Return whether another episode has the same observations and actions, by its fingerprint."""
+    def has_same_steps(self, other: "EpisodeLog") -> bool:
+        """Return whether two episodes have the same observations and actions, by their fingerprints."""
         return bool((self.fingerprint == other.fingerprint).all())
 
-    def matches_fingerprint(self) -> bool:
-        """Return whether the hashes of the last step are the top bytes of the fingerprint; True without these hashes.
+    def hashes_match_fingerprint(self) -> bool:
+        """Return whether the hashes of the last step belong to the fingerprint; True if the log lacks these hashes.
 
         The hashes of a step are the top bytes of the fingerprint after this step, so any other hashes are wrong. A log
         has hashes of the first `MAX_HASHED_STEPS` steps at most, and most logs have none.
         """
         if self.step_hashes is None or self.length > MAX_HASHED_STEPS or not len(self.step_hashes):
             return True
-        return bool((self.step_hashes[-1] == self.fingerprint >> np.uint64(56)).all())
+        top_bytes = self.fingerprint >> np.uint64(56)
+        return bool((self.step_hashes[-1] == top_bytes).all())
 
     def different_metrics(self, other: "EpisodeLog") -> list[str]:
         """Return the names of the metrics that both episodes have, with different values. The types may differ."""
@@ -77,35 +84,35 @@ class EpisodeLog:
         return [name for name in names if not equal_numbers(self.metrics[name], other.metrics[name])]
 
     def equals(self, other: "EpisodeLog") -> bool:
-        """Return whether two episodes are equal in every bit, as `different_episodes` compares them."""
+        """Return whether two episodes are equal in every bit (`different_episodes` compares many episodes)."""
         if not (equal_numbers(self.return_, other.return_) and self.length == other.length):
             return False
         # A failed episode has no metrics.
-        return self.has_steps_of(other) and (math.isnan(self.return_) or not self.different_metrics(other))
+        return self.has_same_steps(other) and (math.isnan(self.return_) or not self.different_metrics(other))
 
 
 def episode_logs(
-    results: Record | PopulationResults, candidate: int, metrics: Mapping[str, NDArray[Any]], step_hashes: _Hashes
+    results: Record | PopulationResults, candidate: int, metrics: Mapping[str, NDArray[Any]], step_hashes: _StepHashes
 ) -> list[EpisodeLog]:
-    """Return the logs of a candidate's E episodes. metrics: [P, E] each. step_hashes: of each of the E episodes."""
+    """Return the logs of a candidate's E episodes. metrics: [P, E] each. step_hashes: one entry for each episode."""
     logs = []
     for episode, hashes in enumerate(step_hashes):
-        at = candidate, episode
-        own_metrics = {name: values[at].item() for name, values in metrics.items()}
-        returned, length = float(results.returns[at]), int(results.lengths[at])
-        logs.append(EpisodeLog(returned, length, results.fingerprints[at], hashes, own_metrics))
+        place = candidate, episode
+        own_metrics = {name: values[place].item() for name, values in metrics.items()}
+        return_, length = float(results.returns[place]), int(results.lengths[place])
+        logs.append(EpisodeLog(return_, length, results.fingerprints[place], hashes, own_metrics))
     return logs
 
 
 def different_episodes(ours: Record, theirs: Record) -> Bool:
-    """Return [P, E]: whether an episode differs in any bit."""
+    """Return for each episode [P, E] whether two records differ in any bit of it."""
     same = equal_numbers(ours.returns, theirs.returns)
     same &= (ours.lengths == theirs.lengths) & (ours.fingerprints == theirs.fingerprints).all(axis=-1)
     return ~(same & same_metrics(ours.metrics, theirs.metrics, np.isnan(ours.returns)))
 
 
 def equal_numbers(ours: NDArray[Any] | float, theirs: NDArray[Any] | float) -> Bool:
-    """Return for each place whether two arrays have equal numbers there. NaN equals NaN, and 1 equals 1.0."""
+    """Compare two arrays element by element. NaN equals NaN, and 1 equals 1.0."""
     return (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
 
 
@@ -125,10 +132,11 @@ def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[
 def logs_of_record(record: Record, candidate: int) -> list[EpisodeLog]:
     """Return the logs of a candidate's E episodes in a record."""
     lengths = record.lengths[candidate]
-    step_hashes: _Hashes = [None] * len(lengths)
+    step_hashes: _StepHashes = [None] * len(lengths)
     if candidate == record.champion_candidate:
-        # The record has the hashes of all episodes end to end.
-        step_hashes = np.split(record.champion_step_hashes, np.cumsum(np.minimum(lengths, MAX_HASHED_STEPS))[:-1])
+        # The record has the hashes of all episodes in one array, one episode after the other.
+        ends = np.cumsum(np.minimum(lengths, MAX_HASHED_STEPS))
+        step_hashes = np.split(record.champion_step_hashes, ends[:-1])
     return episode_logs(record, candidate, record.metrics, step_hashes)
 
 
@@ -141,10 +149,10 @@ def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | No
     - "late": the episodes differ after the last step that has a hash.
     - "last action" or "somewhere": the step is not known, because a log has no step hashes.
     - "return" or "metrics": only these differ.
-    - "log": step hashes contradict their fingerprint, or one another.
+    - "log": step hashes contradict a fingerprint, or agree although the episodes differ, so a log was changed.
     """
     same_observations, same_actions = (ours.fingerprint == theirs.fingerprint).tolist()
-    if not (ours.matches_fingerprint() and theirs.matches_fingerprint()):
+    if not (ours.hashes_match_fingerprint() and theirs.hashes_match_fingerprint()):
         return None, "log"
     if same_observations and same_actions:
         return None, "metrics" if ours.summary == theirs.summary else "return"
@@ -165,8 +173,8 @@ def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
         if len(later) >= _MIN_AGREEING_STEPS and later.all():
             return None, "log"
         return step, ("observations", "actions")[which]
-    # All common steps are equal: one episode is longer, or both continue after their last hashed step. Otherwise the
-    # equal hashes contradict the different fingerprints, so a log was changed.
+    # All common steps are equal, so the episodes differ after the last hashed step, or one episode is longer. Otherwise
+    # the equal hashes contradict the different fingerprints, so a log was changed.
     if common == MAX_HASHED_STEPS:
         return common, "late"
     if len(a) == len(b):
@@ -185,7 +193,7 @@ def inconsistency(record: Record) -> str | None:
         return "the champion is not the candidate of the best fitness"
     if record.connections[best] != np.count_nonzero(record.champion_mask):
         return "the champion's number of connections differs from its mask"
-    if not all(log.matches_fingerprint() for log in logs_of_record(record, best)):
+    if not all(log.hashes_match_fingerprint() for log in logs_of_record(record, best)):
         return "the champion's step hashes contradict its fingerprints"
     return None
 
@@ -213,13 +221,13 @@ def validation_returns(run: StoredRun, generations: int) -> Float64:
 class FirstDifference:
     """The first difference of two logs, or of a log and its repetition.
 
-    what: The kind of difference: "episode", or one of the kinds that `_REASONS` lists under each cause.
+    kind: The kind of difference: "episode", or one of the kinds in `verdict._REASONS`.
     summary: The difference in words.
     generation, candidate, episode: The place of the difference, as far as it is known.
     returns: The returns of the different episode in the two logs, if they are known.
     """
 
-    what: str
+    kind: str
     summary: str
     generation: int | None = None
     candidate: int | None = None
@@ -229,18 +237,21 @@ class FirstDifference:
     @property
     def key(self) -> tuple[int, int, int] | None:
         """The generation, candidate and episode of a different episode; None if something else differs."""
-        if self.what != "episode" or self.generation is None or self.candidate is None or self.episode is None:
+        if self.kind != "episode" or self.generation is None or self.candidate is None or self.episode is None:
             return None
         return self.generation, self.candidate, self.episode
 
 
-def _conflict(generation: int, text: str) -> FirstDifference:
-    """Return the difference of a log that was changed, or written by another version. text: in words."""
+def _changed_log(generation: int, text: str) -> FirstDifference:
+    """Return the difference of a log that was changed, or written by another version of evolve. text: the summary."""
     return FirstDifference("log", f"generation {generation}: {text}", generation)
 
 
 def digest_difference(run: StoredRun) -> FirstDifference | None:
-    """Return the first contradiction between stored genomes and their digest or fingerprints, or None."""
+    """Return the first contradiction between stored genomes and their digest or fingerprints.
+
+    None if there is no contradiction, or if the file has no genomes but the champions'.
+    """
     if not run.has_population:
         return None
     previous = DIGEST_START
@@ -248,9 +259,9 @@ def digest_difference(run: StoredRun) -> FirstDifference | None:
         genomes = store.population(run.path, generation)
         previous = chain_digest(previous, candidate_digests(genomes), record.returns, record.lengths, record.metrics)
         if previous.hex().encode() != record.digest:
-            return _conflict(generation, "its digest does not match its genomes, returns and lengths")
+            return _changed_log(generation, "its digest does not match its genomes, returns and lengths")
         if (genomes.fingerprints() != record.genome_fingerprints).any():
-            return _conflict(generation, "its genomes do not match their fingerprints")
+            return _changed_log(generation, "its genomes do not match their fingerprints")
     return None
 
 
@@ -259,45 +270,48 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
 
     An episode of a champion is preferred, because it has step hashes.
     """
-    found = _first_difference(generation, ours, theirs)
-    if found is None or ours.digest != theirs.digest or found.what not in ("genome", "episode"):
-        return found
-    # A digest covers genomes, returns, lengths and metrics, but not the fingerprints of episodes. So first compare the
-    # episodes without fingerprints. If only fingerprints differ, no log was changed: two engines may differ in
-    # observations alone.
+    difference = _first_difference(generation, ours, theirs)
+    if difference is None or ours.digest != theirs.digest or difference.kind not in ("genome", "episode"):
+        return difference
+    # The digests are equal. A digest covers genomes, returns, lengths and metrics, but not the fingerprints of
+    # episodes. If only fingerprints differ, no log was changed: two engines may differ in observations alone.
     differ_otherwise = different_episodes(replace(ours, fingerprints=theirs.fingerprints), theirs)
-    if found.what == "episode" and not differ_otherwise.any():
-        return found
+    if difference.kind == "episode" and not differ_otherwise.any():
+        return difference
     # Equal digests contradict the difference, so a log was changed.
-    return replace(found, what="changed", summary=f"{found.summary}, though the digests are equal")
+    return replace(difference, kind="changed", summary=f"{difference.summary}, though the digests are equal")
 
 
 def _first_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
+    """Return the first difference without regard to equal digests."""
     if ours.returns.shape != theirs.returns.shape:
         sizes = f"population × episodes {ours.returns.shape} against {theirs.returns.shape}"
         return FirstDifference("shape", f"generation {generation}: {sizes}", generation)
-    genomes = ours.genome_fingerprints != theirs.genome_fingerprints
-    different = different_episodes(ours, theirs)
-    if different.any():
-        return _episode_difference(generation, ours, theirs, different, bool(genomes.any()))
-    traces = ours.trace_fingerprints != theirs.trace_fingerprints
-    traces &= (ours.trace_fingerprints != 0) & (theirs.trace_fingerprints != 0)  # 0: unknown
-    for what, which, text in (("genome", genomes, "genome differs"), ("traces", traces, "traces differ")):
-        if which.any():
-            candidate = int(np.argmax(which))
+    # Compare the episodes, then genomes and traces [P], then all other columns.
+    genomes_differ = ours.genome_fingerprints != theirs.genome_fingerprints
+    episodes_differ = different_episodes(ours, theirs)
+    if episodes_differ.any():
+        return _episode_difference(generation, ours, theirs, episodes_differ, bool(genomes_differ.any()))
+    traces_differ = ours.trace_fingerprints != theirs.trace_fingerprints
+    traces_differ &= (ours.trace_fingerprints != 0) & (theirs.trace_fingerprints != 0)  # 0 means unknown
+    for kind, differ, text in (
+        ("genome", genomes_differ, "genome differs"),
+        ("traces", traces_differ, "traces differ"),
+    ):
+        if differ.any():
+            candidate = int(np.argmax(differ))
             summary = f"generation {generation}: candidate {candidate}: its {text}, though its episodes are equal"
-            return FirstDifference(what, summary, generation, candidate)
-    # The episodes are equal, so one of the records was changed, or written by another version.
+            return FirstDifference(kind, summary, generation, candidate)
     for name in _OTHER_COLUMNS:
         if not same_optional(getattr(ours, name), getattr(theirs, name)):
-            return _conflict(generation, f"{name.replace('_', ' ')}: not equal, though every episode is")
+            return _changed_log(generation, f"{name.replace('_', ' ')}: not equal, though every episode is")
     if ours.digest != theirs.digest:
-        return _conflict(generation, "the digests differ, though everything else is equal: one of them was changed")
+        return _changed_log(generation, "the digests differ, though everything else is equal: one of them was changed")
     return None
 
 
 def _episode_difference(
-    generation: int, ours: Record, theirs: Record, different: Bool, has_other_genomes: bool
+    generation: int, ours: Record, theirs: Record, episodes_differ: Bool, genomes_differ: bool
 ) -> FirstDifference:
     """Return the first different episode.
 
@@ -305,24 +319,25 @@ def _episode_difference(
         generation: The generation.
         ours: Its record in one log.
         theirs: Its record in the other log.
-        different: [P, E], whether an episode differs.
-        has_other_genomes: Whether a genome of the generation differs.
+        episodes_differ: [P, E], whether an episode differs.
+        genomes_differ: Whether a genome of the generation differs.
     """
-    places = np.argwhere(different)
+    # Prefer an episode of a champion, which has step hashes. If genomes differ, no hashes are needed to explain it.
+    places = np.argwhere(episodes_differ)
     champions = [place for place in places if place[0] in (ours.champion_candidate, theirs.champion_candidate)]
-    # Other genomes explain every difference, so any episode will do; otherwise prefer one with step hashes.
-    chosen = places[0] if has_other_genomes or not champions else champions[0]
-    c, e = (int(part) for part in chosen)
-    logs = (logs_of_record(record, c)[e] for record in (ours, theirs))
-    summary = f"generation {generation}: {describe_difference(c, e, *logs)}"
+    place = places[0] if genomes_differ or not champions else champions[0]
+    candidate, episode = (int(number) for number in place)
+    logs = (logs_of_record(record, candidate)[episode] for record in (ours, theirs))
+    summary = f"generation {generation}: {describe_difference(candidate, episode, *logs)}"
     more = f" (and {pluralize(len(places) - 1, 'more episode')} of that generation)" if len(places) > 1 else ""
-    return FirstDifference("genome" if has_other_genomes else "episode", summary + more, generation, c, e)
+    kind = "genome" if genomes_differ else "episode"
+    return FirstDifference(kind, summary + more, generation, candidate, episode)
 
 
 def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: EpisodeLog) -> str:
-    """Return the difference of an episode in two logs in words, by return and length, or by metrics."""
+    """Return the difference of an episode in two logs in words: its returns and lengths or, if equal, its metrics."""
     a, b = ours.summary, theirs.summary
-    if a == b and ours.has_steps_of(theirs):
+    if a == b and ours.has_same_steps(theirs):
         names = ours.different_metrics(theirs)
         different = [f"{name} is {ours.metrics[name]!r} against {theirs.metrics[name]!r}" for name in names]
         return f"candidate {candidate}, episode {episode}: its metric {', '.join(different)}"
@@ -358,20 +373,19 @@ def selection_difference(run: StoredRun, experiment: Experiment) -> FirstDiffere
     strategy = experiment.strategy(run.header.seed)
     if not strategy.measured:
         return None
-    # The log lacks the genomes, but selection needs only their size.
+    # The log lacks the genomes, but selection needs only their shape. Broadcast arrays take the memory of one number.
     shape = experiment.config.population, experiment.network.num_weights
-    # Broadcast arrays have this shape, but take the memory of one number.
     genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.True_, shape))
     state = strategy.start()
     for generation, record in enumerate(run.records):
         means = mean_metrics(record.metrics, record.returns)
         wrong = _wrong_measure(record, strategy, means)
         if wrong is not None:
-            return _conflict(generation, wrong)
+            return _changed_log(generation, wrong)
         state = strategy.tell(state, genomes, strategies.Results(record.fitness, measures=record.measures))
         for name, selected in strategy.outcome(state).items():
             if not same_optional(getattr(record, name), selected):
-                return _conflict(generation, f"the {name} does not follow from fitness and measures")
+                return _changed_log(generation, f"the {name} does not follow from fitness and measures")
     return None
 
 
@@ -383,10 +397,10 @@ def _wrong_measure(record: Record, strategy: strategies.Strategy[Any], means: Ma
     names, measures = strategy.measured, record.measures
     if measures is None or measures.shape[1] != len(names):
         return "the measures of its candidates are missing"
-    known: dict[str, NDArray[Any]] = {"connections": record.connections, **means}
+    # Check the measures that follow from the log for all candidates, and all measures for the champion.
+    from_log: dict[str, NDArray[Any]] = {"connections": record.connections, **means}
     for name, stored in zip(names, measures.T, strict=True):
-        # A measure that needs genomes counts as equal here, and is checked for the champion below.
-        if not np.array_equal(stored, known.get(name, stored), equal_nan=True):
+        if name in from_log and not np.array_equal(stored, from_log[name], equal_nan=True):
             return f"the measure {name} does not follow from the episodes"
     best = int(record.champion_candidate)
     computed = strategy.measures(record.champion, {name: values[[best]] for name, values in means.items()})
@@ -403,10 +417,10 @@ def same_optional(ours: NDArray[Any] | None, theirs: NDArray[Any] | None) -> boo
 
 
 def _played(config: Config, record: Record, scores: Scores) -> Bool:
-    """Return [P, E]: whether an episode was played.
+    """Return for each episode [P, E] whether it was played.
 
     In the log, an episode that failed in `reset` looks like an episode that was not played: no return, no steps. So
-    repeat the rounds of the race, which decide on the candidates and episodes that were played.
+    repeat the rounds of the race, which decide which candidates play which episodes.
     """
     played: Bool = np.zeros(record.returns.shape, np.bool_)
     if config.least_population is not None:
@@ -421,7 +435,7 @@ def _played(config: Config, record: Record, scores: Scores) -> Bool:
 
 
 def is_logged(record: Record) -> Bool:
-    """Return [P, E]: whether the log shows that an episode was played."""
+    """Return for each episode [P, E] whether the log shows that it was played."""
     return ~np.isnan(record.returns) | (record.lengths > 0) | record.fingerprints.any(axis=2)
 
 
@@ -430,6 +444,6 @@ def num_champion_episodes(config: Config, record: Record) -> int:
 
     The champion may have left the race early, if it has the same fitness as a candidate that stayed.
     """
-    last_seen = max(np.flatnonzero(is_logged(record)[record.champion_candidate]), default=0)
-    # A candidate plays whole rounds.
-    return next(limit for limit in round_limits(config.racing, record.returns.shape[1]) if limit > last_seen)
+    last_logged = max(np.flatnonzero(is_logged(record)[record.champion_candidate]), default=0)
+    # A candidate plays whole rounds, so it has played to the end of the round of its last logged episode.
+    return next(limit for limit in round_limits(config.racing, record.returns.shape[1]) if limit > last_logged)

@@ -1,6 +1,7 @@
-"""Chooses episodes of a run, and plays an episode again in this process.
+"""Chooses episodes of a run (`choose_episode`), and plays an episode again in this process (`play`).
 
-`spot_check` compares such an episode with its log, before a resumed run goes on.
+`spot_check` compares an episode of the newest champion with its log, before a resumed run goes on. `repetition.py`
+repeats whole runs, also on other ranks.
 """
 
 import logging
@@ -9,8 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve import environments, store
 from evolve.cluster import Watchdog
@@ -31,7 +34,7 @@ from evolve.verification import logs
 from evolve.verification.verdict import Side
 
 _LOG = logging.getLogger("evolve")
-_WEIGHTS_AT_ONCE = 2**22  # in memory while fingerprints are computed
+_WEIGHTS_AT_ONCE = 2**22  # the weights in memory while fingerprints are computed
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,12 @@ def choose_episode(
     Args:
         run: The run file or champion file. A champion file has only held-out and validation episodes.
         experiment: The experiment of the run.
-        generation: A complete generation, or the next one. By default the last complete one.
-        candidate: The candidate that plays. By default the champion; in the next generation candidate 0.
+        generation: A complete generation, or the generation that comes next. By default the last complete one.
+        candidate: The candidate that plays. By default the champion; in the generation that comes next, candidate 0.
         episode: The number of the episode.
         purpose: EPISODE; HELD_OUT or VALIDATION for an episode of the final champion.
         which: A genome in place of the final champion. The elite of a cell plays an episode by which it took the cell.
-            Other genomes play a held-out episode, or a validation episode if `purpose` says so.
+            Other genomes play a held-out episode, or a validation episode if `purpose` is VALIDATION.
 
     Raises:
         InputError: The file does not have the episode.
@@ -92,10 +95,12 @@ def choose_episode(
     require_run_file(run, "generation", generation)
     require_run_file(run, "candidate", candidate)
     is_elite = purpose is Purpose.EPISODE and which.cell is not None
-    plays_no_training = isinstance(run, StoredChampion) or not which.is_final_champion
-    if purpose is Purpose.EPISODE and not is_elite and plays_no_training:
+    # The other genomes, and a champion file, have no training episodes.
+    lacks_training = isinstance(run, StoredChampion) or not which.is_final_champion
+    if purpose is Purpose.EPISODE and not is_elite and lacks_training:
         purpose = Purpose.HELD_OUT
-    most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31  # other purposes have no last episode
+    # The number of evaluation episodes is limited by its type only.
+    most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31
     if not 0 <= episode < most:
         raise InputError("episode", f"one of the {most:,} episodes (0 to {most - 1:,})" if most > 1 else "0", episode)
     if is_elite:
@@ -108,7 +113,7 @@ def choose_episode(
 def _training_episode(
     run: StoredRun, experiment: Experiment, generation: int | None, candidate: int | None, episode: int
 ) -> Episode:
-    """Return a training episode, see `choose_episode`."""
+    """Return a training episode. For the arguments and their defaults see `choose_episode`."""
     num_generations = run.num_generations
     generation = max(num_generations - 1, 0) if generation is None else generation
     if not 0 <= generation <= num_generations:
@@ -138,7 +143,8 @@ def _logged_episode(
     record = run.records[generation]
     is_champion = candidate == int(record.champion_candidate)
     played = logs.is_logged(record)[candidate, episode]
-    # The log shows no episode that failed in `reset`, but the number of the champion's episodes is known.
+    # The log does not show whether an episode failed in `reset` or was not played. But the number of episodes that the
+    # champion played is known.
     if is_champion:
         played = played or episode < logs.num_champion_episodes(experiment.config, record)
     logged = float(record.returns[candidate, episode]) if played else None
@@ -148,45 +154,49 @@ def _logged_episode(
 def same_states(experiment: Experiment, ours: RunState, theirs: RunState) -> bool:
     """Return whether the checkpoints of two runs with equal generations are equal.
 
-    The state of a strategy of another package may have a pickle or a clock. Their bytes differ between processes. Such
-    states are equal if they give the same next candidates and the same champion.
+    The state of a strategy of another package may have bytes that differ between processes, such as a pickle or a time.
+    Such states are equal if they give the same next candidates and the same champion.
 
     Raises InputError if that strategy cannot read a checkpoint.
     """
     if logs.same_checkpoints(ours.checkpoint, theirs.checkpoint):
         return True
-    # The moments and the normalizer do not belong to the strategy, and must be equal in any case.
-    observed = [{n: array for n, array in run.checkpoint.items() if n in OBSERVATION_ARRAYS} for run in (ours, theirs)]
-    if not (is_added(experiment.config.strategy) and logs.same_checkpoints(*observed)):
+    if not is_added(experiment.config.strategy):
         return False
+
+    # The moments and the normalizer do not belong to the strategy, and must be equal in any case.
+    def observation_arrays(run: RunState) -> dict[str, NDArray[Any]]:
+        return {name: array for name, array in run.checkpoint.items() if name in OBSERVATION_ARRAYS}
 
     def digests(run: RunState) -> UInt8:
         strategy, state = restore(experiment, run)
         return candidate_digests(concatenate(strategy.ask(state, run.num_generations), strategy.champion(state)))
 
-    return np.array_equal(digests(ours), digests(theirs))
+    same_observations = logs.same_checkpoints(observation_arrays(ours), observation_arrays(theirs))
+    return same_observations and np.array_equal(digests(ours), digests(theirs))
 
 
 def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:
     """Return the genome (P = 1) of a candidate of a complete generation; None if the file does not determine it."""
     record = run.records[generation]
-    one = np.array([candidate])
+    candidates = np.array([candidate])
     if run.has_population:
-        return store.population(run.path, generation).take(one)
+        return store.population(run.path, generation).take(candidates)
     if candidate == record.champion_candidate:
         return record.champion
-    # The seed alone determines only the genomes of generation 0.
+    # The genomes of later generations follow from states that the file does not have.
     if generation:
         return None
     strategy = experiment.strategy(run.header.seed)
-    return strategy.ask(strategy.start(), 0, one)
+    return strategy.ask(strategy.start(), 0, candidates)
 
 
 def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
-    """Return [P]: the fingerprints of the candidates of generation 0, computed from the seed of a run."""
+    """Return the fingerprints [P] of the candidates of generation 0, computed from the seed of a run."""
     strategy = experiment.strategy(run.header.seed)
     state, candidates = strategy.start(), np.arange(experiment.config.population)
-    # Rank 0 of the run computed all candidates in one call, so a strategy that is not portable must do the same.
+    # Ask for the candidates in parts, to limit the memory. But the bits of a strategy that is not portable may depend
+    # on the parts, so ask for all candidates in one call, as rank 0 of the run did.
     at_once = max(1, _WEIGHTS_AT_ONCE // experiment.network.num_weights) if strategy.portable else len(candidates)
     parts = np.split(candidates, range(at_once, len(candidates), at_once))
     return np.concatenate([strategy.ask(state, 0, part).fingerprints() for part in parts])
@@ -195,23 +205,24 @@ def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
 def _episode_of_final_champion(
     run: Stored, experiment: Experiment, episode: int, purpose: Purpose, which: GenomeChoice
 ) -> Episode:
+    """Return a held-out or validation episode of the final champion, or of another genome without a generation."""
     if not run.num_generations:
         got = f"{run.path}, without a complete generation"
         raise InputError(f"--{purpose.title}", "a run that has a champion", got)
     champion, _ = chosen_genome(experiment, run, which)
+    # In the keys of held-out episodes the generation is 0; in the keys of a validation it is the next generation.
     generation = 0
-    known = () if run.held_out is None else run.held_out.returns
-    if purpose is Purpose.VALIDATION:  # the number of complete generations selects the episodes
+    returns = () if run.held_out is None else run.held_out.returns
+    if purpose is Purpose.VALIDATION:
         generation = run.num_generations
-        known = logs.validation_returns(run, generation) if isinstance(run, StoredRun) else ()
-    logged = float(known[episode]) if which.is_final_champion and episode < len(known) else None
+        returns = logs.validation_returns(run, generation) if isinstance(run, StoredRun) else ()
+    logged = float(returns[episode]) if which.is_final_champion and episode < len(returns) else None
     return Episode(champion, purpose, generation, 0, episode, logged, which=which)
 
 
 def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: GenomeChoice) -> Episode:
     """Return one of the episodes by which an elite took its cell."""
-    check_which(run, which)
-    # `check_which` has refused a cell of a champion file.
+    check_which(run, which)  # refuses a champion file
     assert isinstance(run, StoredRun)
     assert which.cell is not None
     strategy, state = restore(experiment, run)
@@ -220,9 +231,9 @@ def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: 
 
 
 def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, episode: int) -> list[Episode]:
-    """Return the same episode of the champions of several complete generations, such as "0,10,last".
+    """Return the episodes with one number of the champions of several complete generations, such as "0,10,last".
 
-    Raises InputError if the list is invalid, or the file lacks one of the generations.
+    Raises InputError if the list of generations is invalid, or the file lacks one of them.
     """
     last = run.num_generations - 1
     if last < 0:
@@ -241,8 +252,8 @@ def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, 
 
 def environment_of(experiment: Experiment, chosen: Episode) -> EnvOptions:
     """Return the environment settings of an episode. They may differ between training and evaluation."""
-    played = experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()
-    return played.config.env
+    is_training = chosen.purpose is Purpose.EPISODE
+    return (experiment if is_training else experiment.in_evaluation()).config.env
 
 
 EachStep = Callable[[int, float], None]
@@ -251,10 +262,14 @@ EachStep = Callable[[int, float], None]
 
 @environments.keeping_directory()
 def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = None) -> Engine:
-    """Return an engine with one slot for an episode. mode: how it draws. Raises InputError if it cannot be made."""
+    """Return an engine with one slot for an episode. Raises InputError if it cannot be made.
+
+    mode: The way in which the engine draws; None if it does not draw.
+    """
     options = environment_of(experiment, chosen)
-    shown = options if mode is None else environments.drawable_options(options, mode)
-    return environments.make(shown, slots=1, compiled=experiment.config.compute.backend != "numpy")
+    if mode is not None:
+        options = environments.drawable_options(options, mode)
+    return environments.make(options, slots=1, compiled=experiment.config.compute.backend != "numpy")
 
 
 def play(
@@ -267,8 +282,8 @@ def play(
         experiment: The experiment of the run.
         chosen: The episode.
         engine: The engine; the caller closes it.
-        each_step: Called with each step. It may take long, for example to draw. So `env.max_episode_seconds` then
-            limits each step, and not the episode.
+        each_step: Called with each step, for example to draw it. Because this may take long, `env.max_episode_seconds`
+            then limits each step, and not the episode.
 
     Raises:
         EpisodeError: The episode fails here, and the log does not say that it failed in the run.
@@ -302,28 +317,28 @@ def _play(
         rollout.queue.generating = watchdog.paused
         rollout.submit(episode_batch(run, experiment, chosen))
 
-        def show_step(has_failed: bool) -> None:
+        def report_step(has_failed: bool) -> None:
             if each_step is not None and not has_failed:
                 # `each_step` may take long. The next `pat` watches the episode again.
                 watchdog.disarm()
                 each_step(*rollout.newest())
 
-        show_step(bool(engine.faults))  # the observation of reset
+        report_step(bool(engine.faults))  # the observation of reset
         while True:
-            # Between two steps, an alarm that the program has set before may come.
+            # If the caller has set an alarm (SIGALRM), deliver it here, where no environment runs.
             watchdog.deliver_alarm()
             watchdog.pat()
             results = rollout.tick()
             failures = rollout.take_failures()
-            show_step(bool(failures))
+            report_step(bool(failures))
             if results is not None:
                 return results, failures
 
 
 def episode_batch(run: Stored, experiment: Experiment, chosen: Episode) -> EpisodeBatch:
     """Return the batch (N = 1) of an episode of a run."""
+    # The keys of candidates 0 to c; the last one is the key of the candidate.
     common = experiment.config.common_random_numbers
-    # The key of candidate c is the last one of a population of c + 1 candidates.
     keys = generation_keys(chosen.generation, chosen.candidate + 1, common)[-1:]
     if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
         normalizer = normalizer_of(experiment, run, chosen.generation)
@@ -341,8 +356,8 @@ def environment_seed(run: Stored, experiment: Experiment, chosen: Episode) -> in
 def log_of_played(played: EpisodeResults, metric_names: Sequence[str]) -> logs.EpisodeLog:
     """Return the log of an episode that was played here (N = 1)."""
     metrics = {name: values[0].item() for name, values in metrics_of(vars(played), metric_names).items()}
-    returned, length = float(played.returns[0]), int(played.lengths[0])
-    return logs.EpisodeLog(returned, length, played.fingerprints[0], played.step_hashes, metrics)
+    return_, length = float(played.returns[0]), int(played.lengths[0])
+    return logs.EpisodeLog(return_, length, played.fingerprints[0], played.step_hashes, metrics)
 
 
 @dataclass(frozen=True)
@@ -356,13 +371,19 @@ class PlayedEpisode:
 def side(name: str, log: logs.EpisodeLog, played: PlayedEpisode | None, step: int | None) -> Side:
     """Return one side of a verdict: the return and the length in a log, and the observation and the action of a step.
 
-    A log has no observations and actions. They are shown if the episode that was played here equals the log up to this
-    step.
+    A log has no observations and actions. They are known if the episode that was played here equals the log up to this
+    step, otherwise they are None.
+
+    Args:
+        name: The name of the side.
+        log: The log of the episode.
+        played: The same episode, played here; None if it was not played.
+        step: The step; None if it is unknown.
     """
     observation = action = None
     if played is not None and step is not None:
-        different, _ = logs.first_different_step(log, played.log)
-        if played.log.has_steps_of(log) or (different is not None and different > step):
+        first_different, _ = logs.first_different_step(log, played.log)
+        if played.log.has_same_steps(log) or (first_different is not None and first_different > step):
             observations, outputs = played.recording.observations, played.recording.outputs
             observation = tuple(observations[step].tolist()) if step < len(observations) else None
             action = tuple(outputs[step].tolist()) if step < len(outputs) else None
@@ -377,15 +398,15 @@ def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, i
     return PlayedEpisode(recorder.running[0], log_of_played(results, experiment.config.env.metrics))
 
 
-class _LongerError(Exception):
+class _LongerEpisodeError(Exception):
     """An episode goes on after the step in which it ended in the log."""
 
 
 def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[], str | None]) -> str | None:
-    """Play the first episode of the best candidate of the last generation. Return its difference from the log, or None.
+    """Play the first episode of the last generation's champion again. Return its difference from the log, or None.
 
     If the episode failed in the log, a failure here counts as equal, unless the episode first takes more steps than in
-    the log. If the user forces environments to be reused, an episode cannot be repeated alone, so none is played.
+    the log. With env.reuse = true, an episode may depend on earlier episodes, so no episode is played.
 
     Args:
         run: The run file.
@@ -397,7 +418,7 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
         InputError: The environment cannot be made. Or a fitness function of the user cannot be imported, or no longer
             gives the logged fitness.
     """
-    # First check a fitness function of the user, because the check needs no episode.
+    # First check a fitness function of the user, because this check needs no episode.
     generations = [run.num_generations - 1] if names_function(experiment.config.fitness) else []
     if (changed := logs.fitness_difference(run, experiment, generations)) is not None:
         expected = "a function that gives the fitness in the log"
@@ -412,16 +433,17 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
     chosen = choose_episode(run, experiment)  # by default episode 0 of the last generation's champion
     stored = logs.logs_of_record(run.records[-1], chosen.candidate)[0]
 
-    def each_step(step: int, _returned: float) -> None:
-        if (why := stop_reason()) is not None:
-            raise Stopped(f"stopped by {why}")
+    def each_step(step: int, _return_so_far: float) -> None:
+        if (reason := stop_reason()) is not None:
+            raise Stopped(f"stopped by {reason}")
         if step > stored.length:
-            raise _LongerError
+            raise _LongerEpisodeError
 
+    # Play the episode, and describe its difference from the log.
     try:
         with closing(make_engine(experiment, chosen)) as engine:
             played = play(run, experiment, chosen, engine, each_step)
-    except _LongerError:
+    except _LongerEpisodeError:
         difference = f"goes on here after step {stored.length}"
     except EpisodeError as error:
         difference = f"fails here: {exception_line(str(error))}"
@@ -430,7 +452,7 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
         both_failed = math.isnan(here.return_) and math.isnan(stored.return_)
         if both_failed or here.equals(stored):
             return None
-        # If return and length are equal, observations, actions or metrics differ.
+        # If return and length are equal, name the observations and actions, or the metrics that differ.
         if here.summary == stored.summary:
             return f"generation {chosen.generation}, {logs.describe_difference(chosen.candidate, 0, here, stored)}"
         difference = f"has a return of {here.summary} here"

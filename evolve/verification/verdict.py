@@ -1,6 +1,6 @@
-"""A `Verdict` says, as text, JSON or HTML, whether two runs are equal, or what their first difference is.
+"""A `Verdict` says whether two runs are equal and, if not, their first difference and its cause: as text, JSON or HTML.
 
-`explain` names the cause of a kind of difference.
+`explain` returns the cause of a kind of difference. `comparison.py` and `repetition.py` make verdicts.
 """
 
 import html
@@ -23,14 +23,16 @@ HERE = "this machine"
 """The name of a `Side` that is not read from a file, but is the run repeated on this machine."""
 ENGINE = "env.engine"
 """The only setting in which equal runs may differ, because two engines can play the same episodes."""
-_ALGEBRA = ("packages.numpy", "blas", "cpu", "cpu features")
+_ALGEBRA_ENTRIES = ("packages.numpy", "blas", "cpu", "cpu features")
 """The entries of a manifest that decide the bits of a library's linear algebra."""
 
 
-def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
-    """Return lines with the different entries of two manifests side by side, or a line that says that none differ.
+def _manifest_lines(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
+    """Return a table with the different entries of two manifests, or a line that says that no entries differ.
 
-    Return no lines unless there are two manifests, not both empty. width: the longest line, in characters.
+    Return no lines unless there are two manifests, and at least one has entries.
+
+    names: The names of the two runs. width: The characters of the longest line; None if there is no limit.
     """
     if len(manifests) != 2 or not any(manifests):
         return []
@@ -48,8 +50,11 @@ def _side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width
     return ["manifests differ in", *lines]
 
 
-def _fitted(line: str, width: int | None) -> str:
-    """Return a line. If it has more than `width` characters, break it between words, and indent the other lines."""
+def _broken_line(line: str, width: int | None) -> str:
+    """Return a line, broken between words if it has more than `width` characters. All lines but the first are indented.
+
+    None means that there is no limit.
+    """
     if width is None or len(line) <= width:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -63,7 +68,7 @@ def _short(text: str) -> str:
 
 
 def html_table(title: str, rows: Mapping[str, str | None]) -> str:
-    """Return names and texts as an HTML table for a notebook. Rows without a text are left out."""
+    """Return names and texts as an HTML table of two columns for a notebook. Rows without a text are left out."""
     return html_rows(title, (), [(name, text) for name, text in rows.items() if text])
 
 
@@ -96,14 +101,14 @@ _Numbers = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two runs, and its values at the first difference. None for unknown values.
+    """One of the two runs, and its values at the first difference. Unknown values are None.
 
     Attributes:
-        name: The name.
+        name: The path of the run's file, or another name.
         returned: The return of the first different episode.
         length: The number of steps of this episode.
-        step_observation: [O], the observation in the first different step. A number from JSON is None if it was not
-            finite.
+        step_observation: [O], the observation in the first different step. If the verdict comes from JSON, numbers that
+            were not finite are None.
         step_action: [A], the action in this step.
     """
 
@@ -121,13 +126,13 @@ class Verdict:
     Attributes:
         equal: Whether they are equal.
         summary: The result in one sentence.
-        cause: The part that caused the difference.
+        cause: The part of evolve or of the experiment that caused the difference; None if the runs are equal.
         why: The reason to assume that cause.
         generation: The generation that differs first.
         candidate: The candidate in this generation.
         episode: The episode of this candidate.
         step: The step of this episode. Step 0 is the observation of reset.
-        what: The kind of difference, such as "genome" or "actions", see `explain`.
+        what: The kind of difference, such as "genome" or "actions", a key of `_REASONS`.
         sides: The two runs; empty if a run and its repetition are equal.
         configuration: Triples (key, one value, other value) of the different settings, and of different seeds. Equal
             runs may differ in `ENGINE` only.
@@ -153,7 +158,7 @@ class Verdict:
         return TypeAdapter(cls).validate_python(table)
 
     def __bool__(self) -> bool:
-        """Whether the runs are equal, so that `assert run.verify()` says what it means."""
+        """Whether the runs are equal, so that `assert run.verify()` fails for a difference."""
         return self.equal
 
     def __repr__(self) -> str:
@@ -169,11 +174,11 @@ class Verdict:
     def to_text(self, width: int | None = None) -> str:
         """Return the verdict as lines of text. width: Characters of the longest line, at least 20; None: no limit."""
         width = None if width is None else max(width, _MIN_WIDTH)
-        table = _side_by_side([side.name for side in self.sides], self.manifests, width)
-        lines = [f"equal: {self.summary}", *self._engines()] if self.equal else self._describe_difference()
-        return "\n".join(_fitted(line, width) for line in [*lines, *table])
+        table = _manifest_lines([side.name for side in self.sides], self.manifests, width)
+        lines = [f"equal: {self.summary}", *self._engine_lines()] if self.equal else self._difference_lines()
+        return "\n".join(_broken_line(line, width) for line in [*lines, *table])
 
-    def _describe_difference(self) -> list[str]:
+    def _difference_lines(self) -> list[str]:
         """Return the lines about the first difference, and about the different settings."""
         lines = [f"different: {self.summary}"]
         if self.cause:
@@ -184,30 +189,30 @@ class Verdict:
                 lines += [f"  {side.name}", f"    observation  {observation}", f"    action       {action}"]
         if len(self.sides) == 2:
             one, other = self.sides
-            lines += _different_positions("observations", one.step_observation, other.step_observation)
-            lines += _different_positions("actions", one.step_action, other.step_action)
-        lines += self._engines()
-        others = [f"{key} ({a!r} against {b!r})" for key, a, b in self.configuration if key != ENGINE]
-        if others:
-            lines.append(f"configurations differ in {', '.join(others)}")
-        # Only a comparison of two files has this line. A comparison with a published digest has one manifest, and a
-        # repetition uses the configuration of the file.
+            lines += _position_lines("observations", one.step_observation, other.step_observation)
+            lines += _position_lines("actions", one.step_action, other.step_action)
+        lines += self._engine_lines()
+        settings = [f"{key} ({a!r} against {b!r})" for key, a, b in self.configuration if key != ENGINE]
+        if settings:
+            lines.append(f"configurations differ in {', '.join(settings)}")
+        # Say this only if two files were compared. A comparison with a published digest has one manifest. In a
+        # repetition, the second side has the name `HERE`, and the configuration of the file.
         elif not self.configuration and len(self.manifests) == 2 and not (self.sides and self.sides[-1].name == HERE):
             lines.append("configurations are the same")
         return lines
 
     def _repr_html_(self) -> str:
-        places = ((name, getattr(self, name)) for name in ("generation", "candidate", "episode", "step"))
-        where = ", ".join(f"{name} {number}" for name, number in places if number is not None)
+        parts = ((name, getattr(self, name)) for name in ("generation", "candidate", "episode", "step"))
+        place = ", ".join(f"{name} {number}" for name, number in parts if number is not None)
         returns = " against ".join(repr(side.returned) for side in self.sides if side.returned is not None)
-        engines = "; ".join(self._engines()).removeprefix("engines: ")
-        rows = {"first difference": where, "differs": self.what, "returns": returns, "cause": self.cause,
+        engines = "; ".join(self._engine_lines()).removeprefix("engines: ")
+        rows = {"first difference": place, "differs": self.what, "returns": returns, "cause": self.cause,
                 "reason": self.why, "engines": engines}  # fmt: skip
         sign = "\N{CHECK MARK} equal" if self.equal else "\N{MULTIPLICATION X} different"
         return html_table(f"{sign}: {self.summary}", rows)
 
-    def _engines(self) -> list[str]:
-        """Return the line that names the engines, if they differ."""
+    def _engine_lines(self) -> list[str]:
+        """Return a line that names the engines if they differ; otherwise no line."""
         return [f"engines: {one} against {other}" for key, one, other in self.configuration if key == ENGINE]
 
 
@@ -222,19 +227,20 @@ def _for_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _different_positions(name: str, a: _Numbers | None, b: _Numbers | None) -> list[str]:
-    """Return a line with the first 12 positions at which two vectors differ; no line if a vector is unknown."""
+def _position_lines(name: str, a: _Numbers | None, b: _Numbers | None) -> list[str]:
+    """Return a line with the first 12 positions at which two vectors differ; no line if they are equal or unknown."""
     if a is None or b is None:
         return []
-    # Like the hashes that found the step, `repr` tells -0.0 from 0.0, and NaN equals NaN.
-    places = [n for n, (x, y) in enumerate(zip(a, b, strict=False)) if repr(x) != repr(y)]
-    if not places:
+    # Compare the numbers as the step hashes do: `repr` distinguishes -0.0 from 0.0, and NaN equals NaN.
+    positions = [i for i, (x, y) in enumerate(zip(a, b, strict=False)) if repr(x) != repr(y)]
+    if not positions:
         return []
-    shown = ", ".join(map(str, places[:12])) + (", …" if len(places) > 12 else "")
+    shown = ", ".join(map(str, positions[:12])) + (", …" if len(positions) > 12 else "")
     return [f"  {name} differ at {shown} of 0 to {len(a) - 1}"]
 
 
 def _numbers(values: _Numbers | None) -> str:
+    """Return a vector as a text."""
     words = ["not finite" if value is None else f"{value:.9g}" for value in values or ()]
     return " ".join(words) or "not known"
 
@@ -288,30 +294,30 @@ _REASONS: dict[Cause, dict[str, str]] = {
         "portable": "this experiment has one digest everywhere, so the file was changed, or evolve works differently",
     },
 }
-"""The kinds of differences that each cause explains, and the reason to assume this cause."""
+"""The kinds of differences that each cause explains, and for each kind the reason to assume this cause."""
 
 
-def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
-    """Return the cause of a kind of difference, and the reason to assume that cause."""
+def explain(kind: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
+    """Return the cause of a kind of difference, and the reason to assume that cause. step, seed: for the reason."""
     # Step 0 is the observation of reset, before the first action.
-    if what == "observations" and step == 0:
-        what = "reset"
-    cause = next(cause for cause, kinds in _REASONS.items() if what in kinds)
-    return cause, _REASONS[cause][what].format(step=step, seed=seed)
+    if kind == "observations" and step == 0:
+        kind = "reset"
+    cause = next(cause for cause, kinds in _REASONS.items() if kind in kinds)
+    return cause, _REASONS[cause][kind].format(step=step, seed=seed)
 
 
-def refine(what: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
-    """Return `what`, or another kind of difference if the manifests of both sides show a better explanation.
+def refined_kind(kind: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
+    """Return a kind of difference, replaced by another kind if the manifests of both sides explain more.
 
     - "function" replaces "log" if the fitness is a function of the user. Such a function does not explain different
       genomes, because the fitness in all earlier generations is equal.
-    - "algebra" replaces "genome" after generation 0, if two machines ran a strategy with linear algebra that is not
-      portable.
+    - "algebra" replaces "genome" after generation 0, if two different machines ran a strategy with linear algebra that
+      is not portable.
     """
-    is_later_genome = what == "genome" and bool(generation)
     if any(USER_FUNCTION in side.get("strategy", "") for side in manifests):
-        return "function" if what == "log" else what
+        return "function" if kind == "log" else kind
     one, other = manifests
+    is_later_genome = kind == "genome" and bool(generation)
     is_portable = one.get("strategy", PORTABLE) == other.get("strategy", PORTABLE) == PORTABLE
-    are_alike = all(one.get(key) == other.get(key) for key in _ALGEBRA)
-    return "algebra" if is_later_genome and not is_portable and not are_alike else what
+    same_machine = all(one.get(key) == other.get(key) for key in _ALGEBRA_ENTRIES)
+    return "algebra" if is_later_genome and not is_portable and not same_machine else kind
