@@ -341,7 +341,7 @@ def iterate(
             yield from generations
         return
     with closing(script_ranks()) as ranks:
-        if ranks.leads:
+        if ranks.is_rank_0:
             yield from _lead(ranks, make_plan, options)
         else:
             # An empty answer ends the loop, see `_lead`.

@@ -206,7 +206,7 @@ class Coordinator:
             host = self._transport.hosts[loss.worker]
             _LOG.warning("%s: rank %d on %s %s; other ranks take over its %s",
                          when, loss.worker, host, loss.description, pluralize(pending, job.item_noun))  # fmt: skip
-            job.fail(failed, loss, queue.idle)
+            job.fail(failed, loss, queue.num_idle)
         if losses and self._workers:
             queue.hand_out()
         elif losses and queue.unfinished:
@@ -254,7 +254,7 @@ class Coordinator:
                 for failure in rollout.take_failures():
                     evaluation.report(failure, 0)
                 if results is not None:
-                    evaluation.collect(results, idle=0)
+                    evaluation.collect(results, num_idle=0)
                     num_finished += len(results)
         evaluation.seconds[:, 0] += time.perf_counter() - begin, rollout.environment_seconds
 

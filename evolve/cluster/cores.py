@@ -18,7 +18,7 @@ from evolve.errors import InputError, pluralize
 # A sum of shares, such as six times 1/3, may be a little less than the whole number.
 _ROUNDING = 1e-9
 _CGROUP_ROOT = Path("/sys/fs/cgroup")  # the directory of all control groups
-_share: list[int] = []  # the number of cores that `set_share` has set; empty without a share
+_share: list[int] = []  # has the one number that `set_share` has set; empty without a share
 _FEW_STEPS = 100_000
 """One process plays this number of steps of a quick environment in a second or two, while MPI would start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
@@ -64,14 +64,17 @@ def quota_of(groups: str, root: Path) -> float:
         root: The directory of all control groups. In a container, this directory is the container's own group. The
             paths in the lines then need not exist below the directory.
     """
-    limits = _limits(groups, root, "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"), ("cpu.max",))
+    limits = _limits(groups, root, "cpu", v1=("cpu.cfs_quota_us", "cpu.cfs_period_us"), v2=("cpu.max",))
     # In version 1 the quota is -1 if there is no limit. `_limits` leaves out the "max" of version 2.
     return min((quota / period for quota, period in limits if quota > 0), default=math.inf)
 
 
 def memory_of(groups: str, root: Path) -> float:
-    """Return the bytes that control groups allow; infinite or huge without a limit. Arguments as in `quota_of`."""
-    limits = _limits(groups, root, "memory", ("memory.limit_in_bytes",), ("memory.max",))
+    """Return the bytes that control groups allow. Without a limit the number is infinite or, in version 1, huge.
+
+    For the arguments see `quota_of`.
+    """
+    limits = _limits(groups, root, "memory", v1=("memory.limit_in_bytes",), v2=("memory.max",))
     return min((float(limit) for (limit,) in limits), default=math.inf)
 
 
@@ -82,22 +85,18 @@ def _groups() -> str:
     return ""
 
 
-def _limits(
-    groups: str, root: Path, controller: str, files_v1: Sequence[str], files_v2: Sequence[str]
-) -> Iterator[list[int]]:
+def _limits(groups: str, root: Path, controller: str, v1: Sequence[str], v2: Sequence[str]) -> Iterator[list[int]]:
     """Yield the limits of a controller: a list of numbers for each group of a process, and for each parent group.
 
-    Version 1 of control groups has a directory for each controller, and a file for each number. In version 2 all
-    controllers have one directory, and a file has all numbers of a controller.
+    v1, v2: The names of the files with these numbers, in version 1 and in version 2 of control groups. Version 1 has a
+        directory for each controller. In version 2 all controllers have one directory.
     """
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # version 2
-            folder, files = root, files_v2
-        elif controller in controllers.split(","):
-            folder, files = root / controller, files_v1
-        else:
+        is_v2 = controllers == ""
+        if not is_v2 and controller not in controllers.split(","):
             continue
+        folder, files = (root, v2) if is_v2 else (root / controller, v1)
         # Begin at the root. In a container, the other directories may be missing, see `quota_of`.
         for name in ("", *path.strip("/").split("/")):
             folder /= name

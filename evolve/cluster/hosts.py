@@ -220,7 +220,8 @@ class AvailableHosts:
     def can_take_back(self) -> bool:
         """Return whether hosts can be taken back, so that the run should stop and begin again with them.
 
-        Call this often while the ranks work. It checks the hosts at intervals, and never waits for their answers.
+        Call this often while the ranks work. It checks the hosts that are left out at intervals, and never waits for
+        their answers.
         """
         now = time.monotonic()
         # Count the answers of a check that has finished.
@@ -230,10 +231,10 @@ class AvailableHosts:
             for host, complaint in self._check.complaints().items():
                 self._num_answers[host] = 0 if complaint else self._num_answers[host] + 1
             self._check = None
-        # Stopping a run costs time, so a host must answer steadily, and the ranks must have run for a while.
-        steady = [host.name for host, number in self._num_answers.items() if number >= _ANSWERS_NEEDED]
-        if steady and now - self._chosen_at > _LEAST_RUN:
-            self._say(f"{', '.join(steady)} answers again: the run is stopped, and resumed with it")
+        # Stopping a run costs time, so a host must answer several times, and the ranks must have run for a while.
+        names = [host.name for host, number in self._num_answers.items() if number >= _ANSWERS_NEEDED]
+        if names and now - self._chosen_at > _LEAST_RUN:
+            self._say(f"{', '.join(names)} answers again: the run is stopped, and resumed with it")
             self._num_answers = {}
             return True
         # Begin the next check.

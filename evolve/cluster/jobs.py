@@ -40,7 +40,7 @@ class Evaluation:
         serial: The number of the job.
         chunk_sizes: Called with the numbers of items and of workers; yields the number of episodes of each chunk.
         progress: Called whenever results have arrived.
-        tables: Takes the results of all workers.
+        tables: The tables that collect the results of all ranks.
     """
 
     spec: RolloutSpec
@@ -86,17 +86,17 @@ class Evaluation:
                 # Count the worker's time also if the queue already has results of these episodes from another worker.
                 self.seconds[:, worker] += busy_seconds, environment_seconds
                 if queue.finish(worker, self._indices[results.genomes, results.episodes]):
-                    self.collect(results, queue.idle)
+                    self.collect(results, queue.num_idle)
 
-    def collect(self, results: EpisodeResults, idle: int) -> None:
-        """Collect results, and report the progress. idle: the number of idle workers."""
+    def collect(self, results: EpisodeResults, num_idle: int) -> None:
+        """Collect results, and report the progress. num_idle: the number of idle workers."""
         self.tables.add(results)
-        self._advance(len(results), idle)
+        self._advance(len(results), num_idle)
 
-    def _advance(self, n: int, idle: int) -> None:
+    def _advance(self, n: int, num_idle: int) -> None:
         """Report the progress after n further episodes."""
         self._num_finished += n
-        self.progress(Purpose(self.batch.purpose), self._num_finished, len(self), idle)
+        self.progress(Purpose(self.batch.purpose), self._num_finished, len(self), num_idle)
 
     def report(self, failure: EpisodeFailure, rank: int) -> None:
         """Raise EpisodeError if `spec.on_failure` is "stop", else warn that the episode failed."""
@@ -116,13 +116,13 @@ class Evaluation:
             effect = "counts as the worst" if self.batch.purpose == Purpose.EPISODE else "has no return"
             _LOG.warning("%s failed and %s, %s: %s", which, effect, where, exception_line(message))
 
-    def fail(self, items: Int64, loss: Loss, idle: int) -> None:
+    def fail(self, items: Int64, loss: Loss, num_idle: int) -> None:
         """Record episodes [n] as failed, because workers hang or die in them.
 
         Args:
             items: The episodes.
             loss: The loss of the last worker that played them.
-            idle: The number of idle workers.
+            num_idle: The number of idle workers.
         """
         why = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
@@ -134,7 +134,7 @@ class Evaluation:
             self.report(EpisodeFailure(genome, episode, seed=-1, step=-1, message=why), loss.worker)
             self.tables.add_failure(genome, episode, observation_size, self.spec.num_metrics)
         if len(items):
-            self._advance(len(items), idle)
+            self._advance(len(items), num_idle)
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
         """Warn that rank 0 plays all remaining episodes. Raises RunError if the last worker was lost by hanging."""
@@ -146,7 +146,7 @@ class Evaluation:
         _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", order)
 
     def finish(self) -> PopulationResults:
-        """Return all results. Warn of the failed episodes that no warning has named."""
+        """Return all results. Warn of the number of failed episodes that no warning has named."""
         failed = int(np.count_nonzero(np.isnan(self.tables.returns[self.batch.rows, self.batch.episodes])))
         if failed > len(self._named):
             _LOG.warning("… and %d more", failed - len(self._named))
@@ -204,7 +204,7 @@ class Inquiry:
         if isinstance(message, Answer) and queue.finish(worker, np.array([message.number])):
             self.answers[message.number] = worker, message.content
 
-    def fail(self, items: Int64, loss: Loss, idle: int) -> None:
+    def fail(self, items: Int64, loss: Loss, num_idle: int) -> None:
         """Do nothing: a question that kills or hangs workers has no answer."""
 
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:

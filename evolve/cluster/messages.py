@@ -147,7 +147,9 @@ _TYPES: tuple[type[Any], ...] = get_args(Message)
 
 
 def encode(message: Message) -> NDArray[np.uint8]:
-    """Return the frame of a message."""
+    """Return the frame of a message. It has no genomes that are not in memory, such as an `AskedGenomes`."""
+    if isinstance(message, Chunk) and not isinstance(message.batch.genomes, Genomes):
+        message = replace(message, batch=replace(message.batch, genomes=NO_GENOMES))
     return frame_of(message, _TYPES)
 
 
@@ -160,7 +162,7 @@ def frame_of(record: Any, types: Sequence[type[Any]]) -> NDArray[np.uint8]:
     """Return the frame of a record. Its type must be one of `types`, the same list as for `record_of`."""
     header: list[Any] = [types.index(type(record))]
     arrays: list[Any] = []
-    for leaf in _leaves(type(record), _without_lazy_genomes(record)):
+    for leaf in _leaves(type(record), record):
         if isinstance(leaf, np.ndarray):
             header.append([leaf.dtype.str, leaf.shape])
             arrays += (np.ascontiguousarray(leaf), bytes(_padding(leaf.nbytes)))
@@ -182,13 +184,6 @@ def record_of(frame: NDArray[np.uint8], types: Sequence[type[Any]]) -> Any:
 def _padding(size: int) -> int:
     """Return the number of bytes to add to a size, so that it is a multiple of eight."""
     return -size % 8
-
-
-def _without_lazy_genomes(record: Any) -> Any:
-    """Return a record without genomes that are not in memory, because they are not sent."""
-    if isinstance(record, Chunk) and not isinstance(record.batch.genomes, Genomes):
-        return replace(record, batch=replace(record.batch, genomes=NO_GENOMES))
-    return record
 
 
 def _with_arrays(leaves: list[Any], frame: NDArray[np.uint8], offset: int) -> Iterator[Any]:

@@ -56,8 +56,8 @@ _RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()  # the ranks to cl
 def all_ranks() -> Transport:
     """Return the transport of this process: MPI's ranks if a launcher started several, else this process alone.
 
-    If an exception ends the script on one rank, all ranks end (`end_all`), because the others would wait forever. If
-    the script ends without an exception, the others are informed (`announce_end`).
+    If an exception ends the script on one rank, this rank ends all ranks (`end_all`), because the others would wait
+    forever. If the script ends without an exception, this rank informs the others (`announce_end`).
     """
     transport = connect()
     if transport.size > 1:
@@ -125,7 +125,7 @@ class Collective:
         """Called often by rank 0; returns a reason to stop early, or None."""
 
     @property
-    def leads(self) -> bool:
+    def is_rank_0(self) -> bool:
         """Whether this is rank 0."""
         return self.transport.rank == 0
 
@@ -139,7 +139,7 @@ class Collective:
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
         """Do `work` on rank 0. Each rank closes its environments, and returns the answer or raises the error."""
         with closing(self):
-            if not self.leads:
+            if not self.is_rank_0:
                 return self.follow(self.close)
             # A callback may call this method again, so restore the former value at the end.
             former = getattr(_THREAD, "leads", False)
@@ -189,7 +189,7 @@ class Link:
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
-        self._sending = threading.Lock()
+        self._sending = threading.Lock()  # several threads may send
 
     @classmethod
     def to_script(cls) -> "Link":
@@ -254,9 +254,9 @@ class StartedRanks:
     def __init__(self, workers: int, function: str) -> None:
         check_start("workers")
         module, _, name = function.partition(":")
-        words = [*mpirun_words(workers + 1), sys.executable, "-c", f"{_PROGRAM}from {module} import {name}; {name}()"]
         begin_limit = begin_seconds(workers + 1)
         self._stop_seconds = _STOP_SECONDS + _STOP_SECONDS_PER_RANK * (workers + 1)
+        words = [*mpirun_words(workers + 1), sys.executable, "-c", f"{_PROGRAM}from {module} import {name}; {name}()"]
         self._pid = os.getpid()
         # Make a folder for the socket.
         parent = tempfile.gettempdir()

@@ -29,7 +29,7 @@ from evolve.errors import InputError, RunError, how_to_install, one_line, plural
 
 SILENCE = "EVOLVE_SILENCE_SECONDS"
 """The variable that sets the seconds for which a host may be silent."""
-_SILENCE = 30.0
+_DEFAULT_SILENCE = 30.0
 
 # Constants of PMIx, the interface to the launcher of Open MPI.
 _RUNNING, _CONNECTED, _TERMINATED, _ERROR, _ABORTING = 5, 6, 20, 50, 58  # PMIX_PROC_STATE_…
@@ -41,7 +41,7 @@ WATCH_EVERY = 1.0
 # If not all ranks come, one rank prints the reason and ends the job. Each rank waits for its turn, see `_turn`. Turn n
 # begins n · `_TURN_SECONDS` after the rank has noticed that other ranks are missing.
 _TURN_SECONDS = 3.0
-_LAST_IN_ORDER = 9
+_LAST_IN_ORDER = 9  # higher ranks have the same turn as this rank
 _MOST_NAMED = 5  # ranks in a message
 _MOST_WATCHED = 512  # ranks with a keepalive connection: a process may have a thousand open files
 _UNKNOWN_HOST = "?"
@@ -49,7 +49,7 @@ _UNKNOWN_HOST = "?"
 
 def silence_seconds() -> float:
     """Return the seconds for which a host may be silent. Raises InputError if `SILENCE` is invalid."""
-    return limit_seconds(SILENCE, _SILENCE)
+    return limit_seconds(SILENCE, _DEFAULT_SILENCE)
 
 
 # Structures of PMIx.
@@ -121,7 +121,7 @@ def launched_ranks(library: ctypes.CDLL) -> list[LaunchedRank]:
 
 def _as_rank(process: _Process, knows_all: bool) -> LaunchedRank:
     host = "an unknown host" if process.host is None else process.host.decode(errors="replace")
-    if not knows_all and process.state < _RUNNING:
+    if not knows_all and process.state < _RUNNING:  # the daemon does not know the states on other hosts
         return LaunchedRank(process.rank, host, has_come=None, has_ended=False, has_ended_job=False)
     has_ended = process.state == _TERMINATED or process.state >= _ERROR
     return LaunchedRank(process.rank, host, process.state >= _CONNECTED, has_ended, process.state == _ABORTING)
@@ -242,7 +242,7 @@ def _names(ranks: Sequence[int], hosts: dict[int, str]) -> str:
 
 
 def introduce(transport: Transport, watch: StartWatch) -> None:
-    """Send the host and the cores of each rank to rank 0. Rank 0 answers with the rank's share of the cores.
+    """Send the host, the cores and the arguments of each rank to rank 0, which answers with the rank's share of cores.
 
     The answer also has the endpoint at which a rank on another host watches rank 0. Rank 0 receives the introductions
     one by one, because a collective operation of MPI would wait for dead ranks. If MPI survives deaths, ranks that die
@@ -255,6 +255,7 @@ def introduce(transport: Transport, watch: StartWatch) -> None:
 
 
 def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
+    """Send an introduction, and apply the answer of rank 0."""
     watch.missing = lambda: [0]
     introduction = {"host": transport.host, "pid": os.getpid(), "cores": usable_cores(), "arguments": sys.argv[1:]}
     transport.send(0, _packed(introduction))
@@ -272,7 +273,7 @@ def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
 
 
 def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
-    # Receive the introductions of all living ranks.
+    """Receive the introductions of all living ranks at rank 0, and answer them."""
     hosts = [transport.host] + [_UNKNOWN_HOST] * (transport.size - 1)
     pids = [os.getpid()] + [0] * (transport.size - 1)
     cores: dict[int, Cores] = {}
@@ -293,9 +294,9 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
     watch.find_lost(transport, ask=True)  # for the last time: MPI reports all later deaths
     transport.hosts, transport.pids = hosts, pids
     # In a container of its own, a rank may have the name of this host, but another numbering of processes.
-    here = (rank for rank in cores if hosts[rank] == transport.host)
-    transport.neighbours = {rank: pids[rank] for rank in here if is_rank(pids[rank])}
-    # Watch their hosts, share the cores among them, and answer each rank.
+    ranks_here = (rank for rank in cores if hosts[rank] == transport.host)
+    transport.neighbours = {rank: pids[rank] for rank in ranks_here if is_rank(pids[rank])}
+    # Watch other hosts, share the cores among the living ranks, and answer each of them.
     watched = _watched_ranks(hosts)
     endpoint = {}
     if watched:

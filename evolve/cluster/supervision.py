@@ -95,7 +95,7 @@ class Supervisor:
         self._begun = True  # whether rank 0 has called `say_begun`; True if it runs on another host
         self._num_signals = 0
         self._last_signal = 0, -math.inf  # its number, and the time at which it came
-        self._ranks_were_asked = False  # to stop
+        self._ranks_were_asked = False  # whether this process has asked the ranks to stop
         self.stopping = False
         """Whether a signal has asked this process to stop."""
         # If stdout or stderr is a file, write only at its end. Otherwise later output could overwrite the line that a
@@ -211,8 +211,8 @@ class Supervisor:
             if self._ranks_were_asked or not begun:  # `_wait` has asked the ranks, or will ask them
                 return
             self._ranks_were_asked = True
-        passed_on = {1: signal.SIGUSR1, 2: signal.SIGTERM}.get(self._num_signals, signal.SIGKILL)
-        self._process.send_signal(passed_on if begun else signal.SIGKILL)
+        signal_for_ranks = {1: signal.SIGUSR1, 2: signal.SIGTERM}.get(self._num_signals, signal.SIGKILL)
+        self._process.send_signal(signal_for_ranks if begun else signal.SIGKILL)
 
 
 def supervise(words: list[str], environment: dict[str, str], workers: int, say: Callable[[str], None]) -> int:

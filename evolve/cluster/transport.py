@@ -27,7 +27,7 @@ from evolve.store.disk import process_exists
 
 Buffer = NDArray[np.uint8]
 
-_TAG = 1
+_TAG = 1  # of all messages
 _SEARCH_EVERY = 0.2  # seconds between two searches for lost ranks
 # If more messages than this are unsent, `send` tests which ones have been sent meanwhile. It tests rarely, because MPI
 # may use each test to give a shared core to another rank.
@@ -89,7 +89,7 @@ class Transport:
         self.abandoned: set[int] = set()
         """The ranks that do not answer, although their processes may still exist."""
         self.ended: set[int] = set()
-        """The ranks whose scripts have ended."""
+        """The ranks that have sent `messages.Ended`, because their scripts have ended."""
         self.leaving: set[int] = set()
         """The ranks that were dismissed and have not confirmed it yet; known at rank 0."""
         self._searched_at = 0.0  # the time of the last search for lost ranks; 0 to search at once
@@ -302,7 +302,7 @@ class Transport:
 
 
 def uninitialized_mpi() -> Any:
-    """Return the module MPI without initializing MPI, unless the module was imported before."""
+    """Import and return the module MPI without initializing MPI. (An earlier import may have initialized it.)"""
     import mpi4py  # noqa: PLC0415 - not needed by one rank
 
     # The module MPI reads this setting when it is imported.

@@ -140,7 +140,7 @@ class Watchdog:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Do not interrupt the block: it is code of evolve, and may take long."""
+        """Do not interrupt the block. It is code of evolve that may take long, such as the generation of genomes."""
         self._paused = True
         try:
             yield
@@ -255,7 +255,7 @@ def _explain_traceback(seconds: float) -> None:
 def patience(limit: float) -> float:
     """Return the seconds after which a silent process counts as hanging in C. limit: the limit of an episode.
 
-    It is well after the EpisodeTimeout of `Watchdog`, after `limit` + max(1, `limit` / 10) seconds.
+    A `Watchdog` raises EpisodeTimeout much earlier.
     """
     return 1.5 * limit + 5.0
 
@@ -393,7 +393,7 @@ def own_addresses() -> list[str]:
     addresses: list[str] = []
     with suppress(OSError):
         infos = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
-        addresses += [str(address[0]) for _, _, _, _, address in infos]  # an address is (IP address, port)
+        addresses += [str(socket_address[0]) for *_, socket_address in infos]  # of the pair (address, port)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
             with suppress(OSError):  # an interface without an address

@@ -37,18 +37,19 @@ from evolve.numerics import restore_ieee
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, Rollout, join, sum_traces
 
 COORDINATOR = 0
-_PLAYING_PACKAGES = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")  # that play episodes
-_PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")  # the parts of evolve that do
+# The packages that play episodes, and the packages of evolve that do.
+_PLAYING_PACKAGES = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")
+_PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")
 _MOST_KEPT = 2  # rollouts, because training and evaluation take turns
 _NO_JOB = -1
 PROBE_EVERY = 0.01
-"""Seconds between probes of a worker with work that expects a message. A probe costs as much as several steps."""
+"""Seconds between probes of a worker that plays and expects a message. A probe costs as much as several steps."""
 PROBE_RARELY = 0.1
 """Seconds between probes of a worker that expects no message. If ranks share a core, MPI gives the core to another rank
 when a probe finds nothing. This worker then has to wait until the other rank gives the core back."""
 SHORTEST_HELD = 0.005
-"""A worker with more work sends results when half of its work is done, but at most once in this number of seconds.
-Otherwise it would next send half of the remaining results, and so on, in ever smaller messages."""
+"""A worker sends results when half of its work is done. Then it would send half of the remaining results, and so on, in
+ever smaller messages. So while it has work, it sends results at most once in this number of seconds."""
 LONGEST_HELD = 2.0
 """Results wait for later ones until this number of seconds has passed since the last results were sent."""
 MOST_FAILURES = 100
@@ -65,7 +66,7 @@ _SAME_TRIAL: weakref.WeakSet[Rollout] = weakref.WeakSet()
 
 
 class KeptRollouts:
-    """Makes rollouts, keeps the last two, and closes older ones. Only the newest is in use.
+    """Makes rollouts, keeps the last two, and closes older ones. Only the one that was returned last is in use.
 
     make_rollout: Makes a rollout from an experiment's TOML text.
     """
@@ -128,7 +129,7 @@ def packages_used_by(module: str) -> set[str]:
 
 
 def own_modules_used_by(module: str) -> set[str]:
-    """Return the loaded modules of the user that the source of a module imports, directly or through others.
+    """Return the loaded modules of the user that the source of a module imports, directly or through other modules.
 
     The result includes the module itself. It has no modules of installed packages (in a folder such as site-packages).
     """
@@ -140,8 +141,8 @@ def own_modules_used_by(module: str) -> set[str]:
         file, package = contents.get("__file__"), contents.get("__package__")
         path = Path(file if isinstance(file, str) else "")
         is_installed = any(part.endswith("-packages") for part in path.parts)
-        is_of_others = is_installed or name.partition(".")[0] in {"evolve", *sys.stdlib_module_names}
-        if path.suffix == ".py" and not is_of_others and name not in own_modules:
+        is_foreign = is_installed or name.partition(".")[0] in {"evolve", *sys.stdlib_module_names}
+        if path.suffix == ".py" and not is_foreign and name not in own_modules:
             own_modules.add(name)
             # The file may have changed since it was imported. `resolve_name` raises ImportError.
             with suppress(OSError, SyntaxError, ValueError, ImportError):
@@ -216,11 +217,11 @@ def _module_fingerprints(module: str) -> dict[str, str]:
         return {}
     folder = files[module].parent
     if folder.name.endswith("-packages"):  # the other modules of the folder have nothing to do with this one
-        used = [module]
+        names = [module]
     else:
-        used = [name for name, file in files.items() if file.parent == folder]
+        names = [name for name, file in files.items() if file.parent == folder]
     with suppress(OSError):
-        return {f"the module {name}": _fingerprint(files[name].read_bytes()) for name in used}
+        return {f"the module {name}": _fingerprint(files[name].read_bytes()) for name in names}
     return {}
 
 
@@ -276,7 +277,7 @@ class Worker:
         self._shared = shared
         self._rollout: AnyRollout | None = None
         self._watchdog = Watchdog(math.inf, fatal=False)  # watches nothing; `set_up` makes another one
-        self._serial = _NO_JOB  # of the chunks that are played
+        self._serial = _NO_JOB  # the number of the job to which the chunks in the rollout belong
         self._num_failures = 0  # failed episodes of the job
         self._busy_seconds = 0.0  # since the last results were sent
         self._unsent: list[EpisodeResults] = []
@@ -317,7 +318,7 @@ class Worker:
         """Make the rollout of an experiment (TOML text), and drop all that is left of earlier work."""
         self.disarm()  # making environments may take longer than the limit of an episode
         rollout = self._rollout = self._make_rollout(experiment)
-        self._begin(_NO_JOB)
+        self._switch_job(_NO_JOB)
         self._busy_seconds = 0.0
         self._results_sent_at = time.perf_counter()
         self._watchdog = Watchdog(rollout.max_episode_seconds, fatal=False)  # another experiment has another limit
@@ -338,7 +339,7 @@ class Worker:
         """Begin to play the episodes of a chunk; `tick` plays them."""
         assert self._rollout is not None
         if serial != self._serial:  # rank 0 has stopped the last job, and does not wait for its results
-            self._begin(serial)
+            self._switch_job(serial)
         with self._timed():
             if not len(batch.genomes):  # the chunk names genomes by number
                 genomes = select(self._shared.genomes(), batch.genome_ids.astype(np.int64))
@@ -384,8 +385,8 @@ class Worker:
         """Disarm the watchdog, because this process waits or leaves the work of a worker."""
         self._watchdog.disarm()
 
-    def _begin(self, serial: int) -> None:
-        """Begin a job: drop the episodes and the results of the last job, but keep its busy seconds."""
+    def _switch_job(self, serial: int) -> None:
+        """Drop the episodes and the results of the last job, but keep its busy seconds. serial: The next job."""
         assert self._rollout is not None
         self._serial = serial
         self._unsent, self._num_unsent = [], 0

@@ -116,11 +116,11 @@ class PendingItems:
         self.items = np.concatenate([self.items, items])
         self.suspects = 0
 
-    def put_back(self, items: Int64, alone: bool) -> None:
-        """Insert suspects (`alone`) at the front, and other items directly after the suspects."""
-        place = 0 if alone else self.suspects
+    def put_back(self, items: Int64, are_suspects: bool) -> None:
+        """Insert suspects at the front, and other items directly after the suspects."""
+        place = 0 if are_suspects else self.suspects
         self.items = np.insert(self.items, place, items)
-        if alone:
+        if are_suspects:
             self.suspects += len(items)
 
 
@@ -150,10 +150,10 @@ class WorkQueue:
         self._chunk_sizes = chunk_sizes
         self._send = send
         self._uneven = uneven
-        self._done = np.zeros(size, np.bool_)
+        self._done = np.zeros(size, np.bool_)  # whether each item has a result
         self.unfinished = size
         """The number of items without a result."""
-        self._owner = np.full(size, _NO_WORKER, np.int32)
+        self._owner = np.full(size, _NO_WORKER, np.int32)  # the worker that has each item
         self._strikes = np.zeros(size, np.int8)
         self._in_hand = dict.fromkeys(workers, 0)  # the number of unfinished items that were sent to each worker
         self.busy: set[int] = set()
@@ -164,7 +164,7 @@ class WorkQueue:
         """The unfinished items [n] of the last worker, when it was lost."""
 
     @property
-    def idle(self) -> int:
+    def num_idle(self) -> int:
         """The number of workers without items."""
         return len(self._in_hand) - len(self.busy)
 
@@ -185,7 +185,7 @@ class WorkQueue:
     def hand_out(self) -> None:
         """Send each worker a chunk, and a second one in advance, if it may have them.
 
-        Call this at the start of a job and after losses of workers: it begins the sizes of chunks anew.
+        Call this at the start of a job and after losses of workers: it computes new sizes of chunks.
         """
         self._sizes = self._chunk_sizes(len(self.pending), len(self._in_hand))
         self._next_size = next(self._sizes, 0)
@@ -236,7 +236,7 @@ class WorkQueue:
             self.unfinished -= 1
             return 0, items
         if self._in_hand:
-            self.pending.put_back(items, alone=bool(self._strikes[items].max(initial=0) >= _SUSPECT_STRIKES))
+            self.pending.put_back(items, are_suspects=bool(self._strikes[items].max(initial=0) >= _SUSPECT_STRIKES))
         else:
             self.pending.put_last(items)
             self.items_of_last_worker = items

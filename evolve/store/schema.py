@@ -195,7 +195,7 @@ def generation_bytes(sizes: Mapping[str, int], has_population: bool) -> int:
     sizes: The size of each letter of `LETTERS`. Columns with other letters do not count, so give O only if observations
         are normalized.
     """
-    known = {"G": 1, "2": 2, **sizes}
+    known = {"G": 1, "2": 2, **sizes}  # "2" is the number in shapes such as "L 2"
     total = 0
     for column in (*COLUMNS.values(), STEP_HASHES, *(POPULATION.values() if has_population else ())):
         shape = [known.get(symbol, 0) for symbol in column.symbols.split()]
@@ -267,13 +267,13 @@ class Start:
         return f"<Start: {np.count_nonzero(self.mask):,} connections{normalizer}, digest {self.digest[:16]}…>"
 
 
-# fmt: on
 START = columns_of(Start)
 
-EVERY_COLUMN = tuple(
-    column for table in (columns_of(Record), POPULATION, VALIDATIONS, HELD_OUT, START) for column in table.values()
+EVERY_COLUMN = (
+    *columns_of(Record).values(), *POPULATION.values(), *VALIDATIONS.values(), *HELD_OUT.values(), *START.values(),
 )
 """All columns that a run file can have, besides its checkpoint and its metrics."""
+# fmt: on
 
 
 @dataclass(frozen=True)

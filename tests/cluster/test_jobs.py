@@ -73,7 +73,7 @@ def test_results_are_collected_once_in_any_order():
 def test_episodes_that_end_workers_count_as_failed(fate, caplog):
     job, shown = evaluation(batch_of())
     with caplog.at_level(logging.WARNING, "evolve"):
-        job.fail(np.array([3]), Loss(2, fate, "was lost"), idle=1)
+        job.fail(np.array([3]), Loss(2, fate, "was lost"), num_idle=1)
     assert [counts[1:] for counts in shown] == [(1, 20, 1)]
     (said,) = (record.getMessage() for record in caplog.records)
     assert said.startswith("generation 0, candidate 1, episode 1 failed and counts as the worst, on rank 2 (there): ")

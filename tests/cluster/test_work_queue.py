@@ -75,7 +75,7 @@ def test_every_item_is_pending_once_and_again_if_it_was_lost(sizes, lost):
     pending = PendingItems(15)
     taken = [item for size in sizes for item in pending.take(size).tolist()]
     assert taken == list(range(15))
-    pending.put_back(np.array(sorted(lost), np.int64), alone=False)
+    pending.put_back(np.array(sorted(lost), np.int64), are_suspects=False)
     assert len(pending) == len(lost)
     assert pending.take(15).tolist() == sorted(lost)
 
@@ -83,15 +83,15 @@ def test_every_item_is_pending_once_and_again_if_it_was_lost(sizes, lost):
 def test_suspects_come_first_and_alone():
     pending = PendingItems(15)
     pending.take(6)
-    pending.put_back(np.array([4, 5]), alone=True)
-    pending.put_back(np.array([0]), alone=False)
-    pending.put_back(np.array([1]), alone=True)
+    pending.put_back(np.array([4, 5]), are_suspects=True)
+    pending.put_back(np.array([0]), are_suspects=False)
+    pending.put_back(np.array([1]), are_suspects=True)
     assert [pending.take(4).tolist() for _ in range(4)] == [[1], [4], [5], [0, 6, 7, 8]]
 
 
 def test_if_no_worker_is_left_suspects_come_last_and_together():
     pending = PendingItems(5)
-    pending.put_back(pending.take(2), alone=True)
+    pending.put_back(pending.take(2), are_suspects=True)
     pending.put_last(pending.take(1))
     assert pending.suspects == 0
     assert pending.items.tolist() == [1, 2, 3, 4, 0]
@@ -131,11 +131,11 @@ def test_everything_is_done_once():
     scene = Scene()
     assert {worker: len(hand) for worker, hand in scene.hands.items()} == {1: 4, 2: 4, 3: 4}  # a chunk, and one ahead
     assert scene.queue.unfinished == N
-    assert scene.queue.idle == 0
+    assert scene.queue.num_idle == 0
     while scene.queue.unfinished:
         scene.finish(max(scene.hands, key=lambda worker: len(scene.hands[worker])))
     assert sorted(scene.sent) == list(range(N))
-    assert scene.queue.idle == 3
+    assert scene.queue.num_idle == 3
 
 
 def test_the_last_few_items_go_to_idle_workers_if_they_are_uneven():
