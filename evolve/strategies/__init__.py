@@ -51,7 +51,7 @@ __all__ = [
 # Limits of `check`, the check of a strategy of another package.
 _MAX_CHECKED_GENERATIONS = 8
 _CHECKED_CANDIDATES = 16  # of a generation
-_MAX_CHECK_SECONDS = 1.0  # a slow strategy plays no further generation
+_MAX_CHECK_SECONDS = 1.0  # after this time, a slow strategy plays no further generation
 _PROPOSALS = {
     "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
     "xnes": "cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga", "steadystatega": "ga",
@@ -105,7 +105,7 @@ def bytes_per_weight(section: Section, layout: GenomeLayout, population: int) ->
     if not runs_on_every_rank(strategy, layout.num_traces):
         return 40 * population  # rank 0 computes all candidates
     if strategy.sum_shape is not None:
-        return 256  # a rank keeps a centre and sums, whose size does not depend on the population
+        return 256  # a rank keeps a centre and sums; their size does not depend on the population
     with STRATEGIES.as_input_error(section, "capacity"):
         # A rank keeps the genomes of a state, such as an elite. Without a capacity, assume one genome per candidate.
         return 40 * operator.index(strategy.capacity or population)

@@ -120,16 +120,15 @@ class Paths:
         # The strength of a connection is its |weight|, or the sum of the |coefficients| of its learning rule.
         strengths = []
         for matrix in self.matrices:
-            strength = np.zeros(matrix[0].shape)
-            for block in matrix:
-                strength = strength + absolute[block]
-            strengths.append(strength)
+            no_strength = np.zeros(matrix[0].shape)
+            strengths.append(sum((absolute[block] for block in matrix), no_strength))
         # The flow through a connection is a product of three factors: the flow of all paths to its source, its
         # strength, and the flow of all paths from its target.
         flow_in, flow_out = self._flows(strengths, forwards=True), self._flows(strengths, forwards=False)
         flow_of_blocks = []
         for matrix in self.matrices:
             rows, columns = matrix[0].shape
+            # The first and the last factor.
             paths = flow_in[matrix[0].source][:rows, None] * flow_out[matrix[0].layer + 1][None, :columns]
             for block in matrix:
                 # If a block of learning rules has only one row (or column), all connections of a column (or row) share
@@ -172,8 +171,8 @@ class Paths:
         while now != before:
             for (block, *_), present in steps:
                 rows, columns = present.shape[1:]
-                # The neurons at which the connections begin and end. Both arrays are views, so the operations
-                # below change `reached`.
+                # The neurons at which the connections begin and end. Both arrays are views, so the operations below
+                # change `reached`.
                 begin, end = reached[block.source][:, :rows], reached[block.layer + 1][:, :columns]
                 if forwards:
                     end |= (present & begin[:, :, None]).any(axis=1)

@@ -7,11 +7,11 @@ of m to the next float32. Otherwise all candidates could be equal, and σ would 
 overflowed.
 
 cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), with the constants of the library
-cmaes. The tutorial computes the root of the covariance C from eigenvectors, whose bits depend on the library and the
+cmaes. The tutorial computes the root of the covariance C from eigenvectors. Their bits depend on the library and the
 processor. This module uses the Cholesky factor L of C instead, as Krause, Arbonès & Igel do in "CMA-ES with Optimal
-Covariance Update and Storage Complexity" (2016). L takes only products, differences, quotients and square roots, which
-have the same bits on every machine. The weights w_i of the worse half are negative. At first C is the identity. mu =
-floor(P/2). x_i is the i-th best candidate; NaN is last. I is the identity matrix.
+Covariance Update and Storage Complexity" (2016). L is computed from products, differences, quotients and square roots,
+which have the same bits on every machine. The weights w_i of the worse half are negative. At first C is the identity
+matrix I. mu = floor(P/2). x_i is the i-th best candidate; NaN is last.
 
     candidate    m + σ L z, C = L Lᵀ, z ~ N(0, I) from keyed streams
     w'_i         ln((P + 1)/2) - ln i, i = 1 … P; mu_eff = (Σ w'_i)²/Σ w'_i² over i ≤ mu; mu_neg: the same over i > mu
@@ -246,6 +246,7 @@ class Cma(EvolutionStrategy[CmaState]):
         old_share = 1 - r.c_1 - r.c_mu * float(ordered_sum(r.weights)) + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         # Below the diagonal the sum lacks the old covariance, but `_bounded` stores only the upper half.
         covariance = old_share * self._upper(state) + (r.c_1 * p_c)[:, None] * p_c
+        # c_mu v_i of the formulas: the negative weights are scaled.
         shares = r.c_mu * r.weights
         lengths = ordered_sum(whitened[1:] * whitened[1:])
         shares[r.mu :] *= np.where(shares[r.mu :] < 0, n / (lengths + _NEAR_ZERO), 1)
@@ -468,7 +469,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
 
 def _power(x: float, exponent: int) -> float:
-    """Return x^exponent by squaring. The operator ** calls libm, whose bits differ between machines."""
+    """Return x^exponent by squaring. The operator ** calls libm, and its bits differ between machines."""
     power = 1.0
     while exponent:
         if exponent & 1:

@@ -1,8 +1,8 @@
 """The strategies random, ga and umda, which evaluate their best genomes again in every generation.
 
 `random` is the control: its children are initial genomes. `ga` is a simple genetic algorithm without crossover (Such et
-al., "Deep Neuroevolution", 2017, algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the
-second version of the script of 2020 with which this project began.
+al., "Deep Neuroevolution", 2017, algorithm 1). `umda` is a univariate estimation-of-distribution algorithm over masks,
+as in the second version of the script of 2020 with which this project began.
 
 A generation consists of survivors and children. The elite of a generation is the genomes with the best scores. `ga`
 and `umda` take the parents of the next generation from the elite. The best of the elite also survive: they are
@@ -157,7 +157,7 @@ class Elitist(contract.Strategy[contract.State]):
         self._seed = seed
         self._elite_size = size
         self.capacity = size  # for the estimate of the memory that a state takes
-        self._most_survivors = min(survivors, size, population - 1)
+        self._max_survivors = min(survivors, size, population - 1)
         self._prior = prior
 
     def survivors(self, state: contract.State) -> int:
@@ -193,7 +193,7 @@ class Elitist(contract.Strategy[contract.State]):
 
         The copies are the survivors, or in generation 0 the given genome of a search.
         """
-        return min(self._most_survivors, len(self._elite(state)))
+        return min(self._max_survivors, len(self._elite(state)))
 
     def _elite(self, state: contract.State) -> ScoredGenomes:
         """Return the elite in a state, best first."""
@@ -275,8 +275,7 @@ class Ga(EliteOnly):
     def __init__(self, options: GaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         size = max(options.parents, options.survivors)
         super().__init__(layout, population, seed, size, options.survivors, options.prior_evaluations)
-        self._num_parents = options.parents
-        self._weight_noise = options.weight_noise
+        self._options = options
 
     @staticmethod
     def validate(options: GaOptions, layout: GenomeLayout) -> None:
@@ -286,9 +285,9 @@ class Ga(EliteOnly):
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         # Copies of the parents, to which noise is added.
-        children = self._parents(min(self._num_parents, len(state)), state, generation, candidates)
+        children = self._parents(min(self._options.parents, len(state)), state, generation, candidates)
         key = self._seed, Purpose.WEIGHT_NOISE, generation
-        add_noise(children.weights, children.mask, self._weight_noise, key, candidates)
+        add_noise(children.weights, children.mask, self._options.weight_noise, key, candidates)
         return children
 
 

@@ -118,9 +118,9 @@ def log_ranks(fitness: Float64) -> Float64:
 
 
 def _equal_runs(fitness: Float64) -> tuple[Int64, Int64, Int64]:
-    """Return the order of candidates [N], best first, and the slices of the order in which the fitness is equal.
+    """Return the order of candidates [N], best first, and the runs of equal fitness in this order.
 
-    The slices are two arrays, of their first places and of their ends.
+    The runs are two arrays: the first place of each run, and its end.
 
     fitness: [N]. NaN is worst, and all NaN are equal.
     """

@@ -22,7 +22,7 @@ With `emitters` = K about half of the candidates come from K emitters. An emitte
 Togelius, Nikolaidis and Hoover, "Covariance Matrix Adaptation for the Rapid Illumination of Behavior Space", 2020). The
 first floor(P/(2K)) candidates come from the first emitter, and so on. All others are children. The rules of an emitter:
 
-    start      at a random elite, whose connections it keeps, with σ = `sigma`
+    start      at a random elite, with the connections of this elite, and σ = `sigma`
     order      of its candidates: first the candidates that find an empty cell, the best fitness first; then the
                candidates in filled cells, the largest gain first; then candidates without a cell, or with the fitness
                NaN. The gain is the fitness minus the fitness of the elite in the cell. All are compared with the
@@ -217,10 +217,11 @@ class MapElites(contract.Strategy[Archive]):
             parents = self._parents_of(state, generation)[:, candidates]
             first, second = state.genomes.take(parents[0]), state.genomes.take(parents[1])
         else:
+            # With a given genome, all initial genomes equal it, and the candidates are mutants of it.
             first = second = contract.initial_genomes(self._layout, self._seed, generation, candidates)
             if not has_start:
                 return first
-        # The children. From the stream of a candidate come first m, for the line, and then n, for each weight.
+        # The children. The stream of a candidate gives first m, for the line, and then n, for each weight.
         noise = Streams(self._seed, Purpose.WEIGHT_NOISE, generation, candidates)
         steps = np.float32(self._options.line_noise) * noise.normal_rows(1)
         weights = first.weights + np.float32(self._options.weight_noise) * noise.normal_rows(self._layout.num_weights)

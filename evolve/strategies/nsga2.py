@@ -257,8 +257,8 @@ class Nsga2(Elitist[FrontState]):
         parents, trusted = state.parents, self._options.trusted
         finite = parents.score[among][np.isfinite(parents.score[among])]
         median = float(np.median(finite)) if len(finite) else 0.0
-        # Do not exclude parents with few evaluations: the oldest parents are often trivial networks, whose few
-        # connections no other genome dominates.
+        # Do not exclude parents with few evaluations: the oldest parents are often trivial networks, which no genome
+        # dominates because they have so few connections.
         completed = (parents.total + (trusted - parents.count) * median) / trusted
         scores = np.where(parents.count < trusted, completed, parents.score)
         return parents.genomes.take(among[contract.ranking(scores[among])[:1]])

@@ -200,10 +200,9 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         if options.beta2 != defaults.beta2 and options.optimizer == "clipup":
             raise InputError("strategy.beta2", f"its default, {defaults.beta2}, with clipup", options.beta2)
         # Without pruning, these settings have no effect.
-        names = "pruning_by", "pruning_generations"
-        changed = [name for name in names if getattr(options, name) != getattr(defaults, name)]
-        if changed and not options.pruning:
-            raise InputError("strategy.pruning", f"above 0, if there is a {changed[0]}", options.pruning)
+        for name in ("pruning_by", "pruning_generations"):
+            if not options.pruning and getattr(options, name) != getattr(defaults, name):
+                raise InputError("strategy.pruning", f"above 0, if there is a {name}", options.pruning)
         if options.optimizer == "clipup" and options.learning_rate_decay < 1 and not options.smallest_learning_rate:
             expected = "above 0 with clipup, because α is the length of a step"
             raise InputError("strategy.smallest_learning_rate", expected, 0.0)
@@ -222,7 +221,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
     def ask(self, state: OpenAiEsState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
         candidates = contract.requested_candidates(self._P, candidates)
-        steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule.sigma
+        steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule.sigma  # along ε_i: σ or -σ
         key, streams = self._key(generation), candidates // 2
         masks = np.repeat(state.mask[None], len(candidates), axis=0)
         # If P is odd, candidate 2n has no partner. With and without matrices, this candidate is the centre itself.

@@ -93,9 +93,9 @@ def adaptive_rate(state: PruneState) -> float:
 def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.intp]:
     """Return [children]: the rank in the pool of each child's parent, by linear rank selection."""
     # Integers, because they have no rounding errors: every machine selects the same parents.
-    shares = np.cumsum(np.arange(pool_size, 0, -1))  # [pool_size], cumulative
-    # Of the numbers below shares[-1], pool_size - r select rank r.
-    return np.searchsorted(shares, stream.below(int(shares[-1]), children), side="right")
+    cumulative = np.cumsum(np.arange(pool_size, 0, -1))
+    # Of the numbers below cumulative[-1], pool_size - r select rank r.
+    return np.searchsorted(cumulative, stream.below(int(cumulative[-1]), children), side="right")
 
 
 def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int64:
@@ -215,8 +215,7 @@ class Prune(Elitist[PruneState]):
         P, T = self._P, self._layout.num_traces
         contract.check_population(genomes, results, P, self._layout.num_weights)
         check_shape(results.traces, "traces", "P T", np.float32, P=P, T=T)
-        num_survivors = self.survivors(state)
-        fitness = results.fitness
+        num_survivors, fitness = self.survivors(state), results.fitness
         # The best of this generation may include survivors. The leaderboard has the survivors already, so only new
         # candidates join it.
         best = contract.ranking(fitness)[: self._K]

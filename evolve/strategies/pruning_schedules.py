@@ -1,4 +1,4 @@
-"""Prune connections in evolution strategies, whose candidates all share their connections: gradually, or in rounds.
+"""Prune the connections that all candidates of an evolution strategy share: gradually, or in rounds.
 
 **Gradual pruning** is from Zhu & Gupta, "To Prune, or Not to Prune" (2017), eq. 1. Of the C initial connections of a
 matrix, this number is left after t of T generations:
@@ -95,16 +95,15 @@ class GradualPruning:
             results: The results of the newest generation.
         """
         remaining_time = 1 - min(generations / self.generations, 1.0)  # as a share of T
-        # Products, because the operator ** calls libm, whose bits differ between machines.
+        # Products, because the operator ** calls libm, and its bits differ between machines.
         pruned_share = self.share * (1 - remaining_time * remaining_time * remaining_time)
         importance = self._importance(mask, centre, results)
         remaining = np.zeros(len(mask), np.bool_)
         # Each matrix loses the same share. Otherwise a layer could lose all its connections. Only flow can treat all
         # matrices as one: the fewer connections a layer has, the larger is the flow through each of them.
+        matrices = [slice(block.start, block.stop) for block in self.layout.blocks]
         if self.by == "flow":
             matrices = [slice(None)]
-        else:
-            matrices = [slice(block.start, block.stop) for block in self.layout.blocks]
         for matrix in matrices:
             # All importances are 0 if a matrix has no traces, or if no connection can act.
             ranked_by = importance[matrix] if importance[matrix].any() else np.abs(centre[matrix])
@@ -146,10 +145,9 @@ class PruningOptions(RestartOptions):
         """Raise InputError for a setting without effect, and for rounds too short for a restart or for all starts."""
         super().check_combinations()
         every, choosing = self.pruning_every, self.choosing_generations
-        names = ("pruning_keep", "pruning_by", "pruning_control")
-        changed = [name for name in names if getattr(self, name) != PruningOptions.model_fields[name].default]
-        if changed and not every:
-            raise InputError("strategy.pruning_every", f"1 or more, if there is a {changed[0]}", 0)
+        for name in ("pruning_keep", "pruning_by", "pruning_control"):
+            if not every and getattr(self, name) != PruningOptions.model_fields[name].default:
+                raise InputError("strategy.pruning_every", f"1 or more, if there is a {name}", 0)
         if self.restart_after and 0 < every <= self.restart_after:
             expected = f"below pruning_every, {every}, because each round ends after {every} generations"
             raise InputError("strategy.restart_after", expected, self.restart_after)
@@ -159,7 +157,7 @@ class PruningOptions(RestartOptions):
 
 @dataclass(frozen=True)
 class MaskedLayout(contract.ChangedLayout):
-    """A layout whose initial genomes have only the connections of a mask [W]."""
+    """A layout with initial genomes that have only the connections of a mask [W]."""
 
     mask: Bool
 
@@ -226,65 +224,65 @@ class PruningRounds(contract.Strategy[PruningState]):
         self._layout = layout
         # Both are caches. An inner strategy has caches, too, which compare states by identity. So all calls of `ask` in
         # a generation must use the same strategy and the same state.
-        self._strategy = contract.NewestValue(self._strategy_for)
-        self._current = contract.NewestValue(self._current_search)
-        copy_attributes(self, self._strategy(self._initial_mask))
+        self._strategy_of = contract.NewestValue(self._strategy_for)
+        self._current_of = contract.NewestValue(self._current_search)
+        copy_attributes(self, self._strategy_of(self._initial_mask))
 
     def start(self) -> PruningState:
         """Return the state before generation 0."""
         mask = self._initial_mask
         record = RoundRecord(search_generations=0, search=0, generations=0)
-        return PruningState(self._strategy(mask).start(), mask, mask, record)
+        return PruningState(self._strategy_of(mask).start(), mask, mask, record)
 
     def ask(self, state: PruningState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates of the present search."""
-        state = self._current(state)
-        return self._strategy(state.mask).ask(state.now, generation, candidates)
+        state = self._current_of(state)
+        return self._strategy_of(state.mask).ask(state.now, generation, candidates)
 
     def sums(self, state: PruningState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return the inner strategy's sums over all candidates, for some columns."""
-        state = self._current(state)
-        return self._strategy(state.mask).sums(state.now, generation, fitness, columns)
+        state = self._current_of(state)
+        return self._strategy_of(state.mask).sums(state.now, generation, fitness, columns)
 
     def tell(self, state: PruningState, genomes: GenomeSource, results: contract.Results) -> PruningState:
         """Return the state after a generation: the present search learns from its results."""
-        state = self._current(state)
-        now = self._strategy(state.mask).tell(state.now, genomes, results)
+        state = self._current_of(state)
+        now = self._strategy_of(state.mask).tell(state.now, genomes, results)
         old = state.record
         record = RoundRecord(old.search_generations + 1, old.search, old.generations + 1)
         return PruningState(now, state.mask, state.next_mask, record)
 
     def champion(self, state: PruningState) -> Genomes:
         """Return the champion of the newest search."""
-        return self._strategy(state.mask).champion(state.now)
+        return self._strategy_of(state.mask).champion(state.now)
 
     def champion_generation(self, state: PruningState) -> int | None:
-        """Return the generation in which the champion was evaluated; None if there were several or none."""
-        return self._strategy(state.mask).champion_generation(state.now)
+        """Return the generation that evaluated the champion; None if no generation or several generations did."""
+        return self._strategy_of(state.mask).champion_generation(state.now)
 
     def outcome(self, state: PruningState) -> dict[str, Float64]:
         """Return the inner strategy's front or archive, see `Strategy.outcome`."""
-        return self._strategy(state.mask).outcome(state.now)
+        return self._strategy_of(state.mask).outcome(state.now)
 
     def select(self, state: PruningState, /, **which: Any) -> Genomes:
         """Return a genome of the inner strategy's front or archive."""
-        return self._strategy(state.mask).select(state.now, **which)
+        return self._strategy_of(state.mask).select(state.now, **which)
 
     def origin(self, state: PruningState, cell: Sequence[int]) -> tuple[int, int]:
         """Return the generation and the candidate number of an elite of the inner strategy."""
-        return self._strategy(state.mask).origin(state.now, cell)
+        return self._strategy_of(state.mask).origin(state.now, cell)
 
     def to_arrays(self, state: PruningState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
         own = {"round_mask": state.mask, "round_chosen": state.next_mask, "rounds": state.record.to_array()}
-        return joined(self._strategy(state.mask).to_arrays(state.now), own)
+        return joined(self._strategy_of(state.mask).to_arrays(state.now), own)
 
     def from_arrays(self, arrays: contract.Arrays) -> PruningState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         mask = stored_array(arrays, "round_mask", "W", np.bool_, W=self._W)
         next_mask = stored_array(arrays, "round_chosen", "W", np.bool_, W=self._W)
         record = RoundRecord.from_arrays(arrays, "rounds")
-        return PruningState(self._strategy(mask).from_arrays(arrays), mask, next_mask, record)
+        return PruningState(self._strategy_of(mask).from_arrays(arrays), mask, next_mask, record)
 
     def _strategy_for(self, mask: Bool, _generation: int) -> contract.Strategy[Any]:
         """Return the inner strategy for a mask."""
@@ -299,10 +297,10 @@ class PruningRounds(contract.Strategy[PruningState]):
         record = RoundRecord(0, state.record.search + 1, state.record.generations)
         if self._options.is_control(record.search):
             # Choose the next mask now, by the state at the end of the round. The control begins with another state.
-            control = self._strategy(state.mask).start_anew(record.generations)
+            control = self._strategy_of(state.mask).start_anew(record.generations)
             return PruningState(control, state.mask, self._pruned_mask(state), record)
         mask = state.next_mask if self._options.pruning_control else self._pruned_mask(state)
-        return PruningState(self._strategy(mask).start(), mask, mask, record)
+        return PruningState(self._strategy_of(mask).start(), mask, mask, record)
 
     def _pruned_mask(self, state: PruningState) -> Bool:
         """Return the mask [W] after the pruning at the end of a round."""
@@ -311,7 +309,7 @@ class PruningRounds(contract.Strategy[PruningState]):
 
     def _importance(self, state: PruningState) -> Float64:
         """Return the importance [W] of each connection, at least 0."""
-        mean, deviation = self._strategy(state.mask).distribution(state.now)
+        mean, deviation = self._strategy_of(state.mask).distribution(state.now)
         match self._options.pruning_by:
             case "signal-to-noise":
                 return np.abs(mean) / deviation

@@ -85,7 +85,7 @@ def _fitness_array(fitness: Any) -> Float64:
 
 
 class Strategy(Generic[State]):
-    """Base class of strategies. A strategy searches with P candidates in each generation, all of one genome layout.
+    """Base class of strategies. A strategy searches with P candidates in each generation, genomes of one layout.
 
     A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`. If the default of an
     attribute does not fit, a subclass or an instance overrides the attribute.
@@ -108,8 +108,8 @@ class Strategy(Generic[State]):
             if there are no sums.
         capacity: The largest number of genomes in a state; None if a state holds no genomes.
         measured: The names of the D measures of a candidate that `tell` reads besides the fitness.
-        warm_starts: Whether a search can begin with a given genome. The layout is then a `StartLayout`, whose initial
-            genomes all equal the given genome. This genome must also be the champion of the state that `start` returns.
+        warm_starts: Whether a search can begin with a given genome. The layout is then a `StartLayout`: all its initial
+            genomes equal the given genome. This genome must also be the champion of the state that `start` returns.
     """
 
     portable: bool = False
@@ -145,7 +145,7 @@ class Strategy(Generic[State]):
         """Return the state after a generation.
 
         Args:
-            state: The state that `ask` was called with.
+            state: The state before the generation, the same as for `ask`.
             genomes: The P candidates that `ask` returned, or a lazy source that computes genomes again when they are
                 taken. So take as few genomes as possible.
             results: The results of the P candidates.
@@ -161,7 +161,7 @@ class Strategy(Generic[State]):
         """
 
     def champion_generation(self, _state: State) -> int | None:
-        """Return the generation in which the champion was evaluated; None if there were several or none."""
+        """Return the generation that evaluated the champion; None if no generation or several generations did."""
         return None
 
     @abstractmethod
@@ -254,6 +254,7 @@ class Strategy(Generic[State]):
         Raises InputError if the strategy keeps no archive, or the cell is empty.
         """
         self.select(state, cell=cell)  # raises InputError without an archive
+        # The subclass keeps an archive, but has no method `origin`.
         raise InputError("cell", "a strategy that knows the generation of its elites (its method `origin`)", cell)
 
     def distribution(self, state: State) -> tuple[Float64, Float64]:
@@ -428,7 +429,8 @@ class ChangedLayout:
     batched_init = False  # `init` takes the stream of one candidate, see `GenomeLayout`
 
     def __getattr__(self, name: str) -> Any:
-        # `copy` and `pickle` look up `__setstate__` on a new object that has no layout yet: do not recurse.
+        # `copy` and `pickle` look up `__setstate__` on a new object that has no layout yet. Do not look up the layout
+        # again and again.
         if name == "layout":
             raise AttributeError(name)
         return getattr(self.layout, name)

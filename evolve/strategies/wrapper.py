@@ -48,7 +48,7 @@ class StartOptions(Options):
     @property
     def choosing_generations(self) -> int:
         """The number of generations before the best start goes on alone."""
-        finals = self.finalists if self.finalists > 1 else 0
+        finals = self.finalists if self.finalists > 1 else 0  # the best start alone plays no final
         return (self.starts + finals) * self.start_generations
 
 
@@ -143,7 +143,7 @@ class Wrapper(Strategy[WrapperState]):
         return self._strategy.champion(state.best)
 
     def champion_generation(self, state: WrapperState) -> int | None:
-        """Return the generation in which the champion was evaluated; None if there were several or none."""
+        """Return the generation that evaluated the champion; None if no generation or several generations did."""
         return self._strategy.champion_generation(state.best)
 
     def outcome(self, state: WrapperState) -> dict[str, Float64]:
@@ -217,7 +217,7 @@ def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
 
 
 def without_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    """Return the arrays whose names begin with a prefix, under names without the prefix."""
+    """Return the arrays with names that begin with a prefix, under names without the prefix."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
@@ -264,7 +264,7 @@ class Multistart(Wrapper):
         super().__init__(strategy, options.start_generations)
         self._per_start = options.start_generations
         self._starts = options.starts
-        self._finalists = options.finalists if options.finalists > 1 else 0
+        self._finalists = options.finalists if options.finalists > 1 else 0  # the best start alone plays no final
         self._end = options.choosing_generations
         # The newest state, the best one, and the states of waiting starts.
         self.capacity = None if strategy.capacity is None else (2 + self._finalists) * strategy.capacity
@@ -272,7 +272,8 @@ class Multistart(Wrapper):
     def tell(self, state: WrapperState, genomes: GenomeSource, results: Results) -> WrapperState:
         """Return the state after a generation; at the end of a start, begin the next start or choose the best one."""
         now = self._strategy.tell(state.now, genomes, results)
-        # Survivors are evaluated in every generation, so their mean is less noisy than the mean of all candidates.
+        # Survivors are evaluated in every generation, so their mean is less noisy than the mean of all candidates. If
+        # there are no survivors, all candidates count.
         survivors = self._strategy.survivors(state.now)
         means = np.append(state.means[1:], mean_fitness(results.fitness, survivors if survivors else None))
         best_score, generations = state.record.best_score, state.record.generations + 1
@@ -319,9 +320,9 @@ class Multistart(Wrapper):
         arrays = super().to_arrays(state)
         if not state.waiting:
             return arrays
-        scores = np.array([score for score, _ in state.waiting], np.float64)
-        states = [with_prefix(self._strategy.to_arrays(at), f"waiting_{i}_") for i, (_, at) in enumerate(state.waiting)]
-        return joined(arrays, {"waiting_scores": scores}, *states)
+        scores, states = zip(*state.waiting, strict=True)
+        stored = [with_prefix(self._strategy.to_arrays(states[i]), f"waiting_{i}_") for i in range(len(states))]
+        return joined(arrays, {"waiting_scores": np.array(scores, np.float64)}, *stored)
 
     def from_arrays(self, arrays: Arrays) -> WrapperState:
         """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
@@ -373,15 +374,15 @@ class Restarting(Wrapper):
 
     def __init__(self, strategy: Strategy[Any], options: RestartOptions) -> None:
         super().__init__(strategy, options.restart_after)
-        self._after = options.restart_after
-        self._anew = options.restart_from == "anew"
+        self._restart_after = options.restart_after
+        self._restarts_anew = options.restart_from == "anew"
 
     def tell(self, state: WrapperState, genomes: GenomeSource, results: Results) -> WrapperState:
         """Return the state after a generation; after a stall, restart."""
         now = self._strategy.tell(state.now, genomes, results)
         best, record = state.best, state.record
         means = np.append(state.means[1:], mean_fitness(results.fitness))
-        score = float(ordered_sum(means)) / len(means)  # NaN until k generations have been played
+        score = float(ordered_sum(means)) / len(means)  # NaN before k generations since a restart
         best_score, to_beat = record.best_score, record.to_beat
         stalled, restarts, generations = record.stalled + 1, record.restarts, record.generations + 1
         if score > best_score:
@@ -391,10 +392,10 @@ class Restarting(Wrapper):
             best = now
         if score > to_beat:
             to_beat, stalled = score, 0
-        if stalled >= self._after:
+        if stalled >= self._restart_after:
             means, stalled, restarts = self._no_means, 0, restarts + 1
             # A new search has no score to beat. A search from the best state must beat the best score.
-            if self._anew:
+            if self._restarts_anew:
                 now, to_beat = self._strategy.start_anew(state.first_generation + generations), -np.inf
             else:
                 now, to_beat = best, best_score
@@ -402,7 +403,7 @@ class Restarting(Wrapper):
         return WrapperState(now, best, means, record, state.first_generation)
 
     def begun_search(self, before: WrapperState, after: WrapperState) -> str:
-        """Return "restart" if the search restarts."""
+        """Return "restart" if the search restarts, otherwise ""."""
         return "restart" if after.record.restarts > before.record.restarts else ""
 
 

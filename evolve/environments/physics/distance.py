@@ -127,8 +127,8 @@ def _nearest(simplex: list[_Difference]) -> list[_WeightedCorner]:
 
 
 def _nearest_of_line(one: _Difference, two: _Difference) -> list[_WeightedCorner]:
-    # d1 and d2 are the barycentric coordinates of the origin's projection, times their sum. If the coordinate of a
-    # corner is not positive, the origin projects beyond the other corner.
+    # d1 and d2 are the barycentric coordinates of the origin's projection on the line, not yet divided by their sum. If
+    # the coordinate of a corner is not positive, the origin projects beyond the other corner.
     e = two.w - one.w
     d2, d1 = -dot(one.w, e), dot(two.w, e)
     if d2 <= 0:
@@ -152,8 +152,8 @@ def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference)
     d12_1, d12_2 = dot(w2, e12), -dot(w1, e12)
     d13_1, d13_2 = dot(w3, e13), -dot(w1, e13)
     d23_1, d23_2 = dot(w3, e23), -dot(w2, e23)
-    # t1, t2 and t3 are proportional to the barycentric coordinates in the triangle. The factor `area` makes all three
-    # positive inside, for both orientations.
+    # t1, t2 and t3 are the barycentric coordinates in the triangle, not yet divided by their sum. The factor `area`
+    # makes all three positive inside, for both orientations.
     area = cross(e12, e13)
     t1, t2, t3 = area * cross(w2, w3), area * cross(w3, w1), area * cross(w1, w2)
     # One return for each of the seven regions, in the order of Box2D's tests.
@@ -342,6 +342,7 @@ def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) ->
     """
     ends = [frames.frame_around(c, a, sweep.center).per_corner() for c, a in ((sweep.c0, sweep.a0), (sweep.c, sweep.a))]
     corner = np.concatenate([placed(frame, bodies.corner) for frame in ends], axis=1)
+    # The angle by which each body turns, and the distance by which its center of mass moves.
     turn, path = np.abs(sweep.a - sweep.a0), length(sweep.c - sweep.c0)
     deviation = reach * turn * turn * _EIGHTH + _CLEARANCE
 
@@ -363,7 +364,7 @@ def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) ->
     # Lines along faces of the body. In the frame of the body the ground moves, on a path that also deviates from a
     # straight line: by its distance times turn² / 8, plus a term for the body's own path.
     offset = np.abs(ground.corner - sweep.c[:, None])
-    ground_reach = (offset[0] + offset[1]).max(axis=0)
+    ground_reach = (offset[0] + offset[1]).max(axis=0)  # an upper bound of the distance
     ground_deviation = ((ground_reach + path) * turn * turn + _TWO * turn * path) * _EIGHTH + _CLEARANCE
     separated = np.ones(bodies.normal.shape[1:], np.bool_)
     for frame in ends:
