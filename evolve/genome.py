@@ -53,7 +53,7 @@ class Genomes:
 
     @property
     def num_weights(self) -> int:
-        """W."""
+        """W, the number of weights of a genome."""
         return int(self.weights.shape[1])
 
     def take(self, candidates: Int64 | slice) -> "Genomes":
@@ -87,11 +87,11 @@ class GenomeSource(Protocol):
     """P numbered genomes: `Genomes` in memory, or a lazy source, whose `take` computes genomes."""
 
     def __len__(self) -> int:
-        """P."""
+        """P, the number of genomes."""
 
     @property
     def num_weights(self) -> int:
-        """W."""
+        """W, the number of weights of a genome."""
 
     def take(self, candidates: Int64) -> Genomes:
         """Return the given candidates, in the given order."""
@@ -109,7 +109,7 @@ class SelectedGenomes:
 
     @property
     def num_weights(self) -> int:
-        """W."""
+        """W, the number of weights of a genome."""
         return self.source.num_weights
 
     def take(self, candidates: Int64) -> Genomes:

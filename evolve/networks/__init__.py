@@ -119,7 +119,7 @@ def check(section: Section, network: Network, action_size: int) -> str | None:
         _check_slots(network, genome, action_size, steps=8 if rounds_alike else 1)
         if not rounds_alike:
             why = "actions have other last bits beside other slots, so digests may depend on the number of processes"
-            cure = "Matrix products of BLAS round so, `sequential_sum` of evolve.numerics does not"
+            cure = "Matrix products of BLAS round in this way, and `sequential_sum` of evolve.numerics does not"
             return f"network.name: {name}: {why}. {cure}"
     return None
 
@@ -131,7 +131,7 @@ def _check_slots(network: Network, genome: Genomes, action_size: int, steps: int
     """
 
     def act_in_last_slot(batch: Batch, observations: Float32) -> Float32:
-        # The copies protect `observations` and the result from a batch that reuses its arrays.
+        # The copies protect `observations` and the result [A] from a batch that reuses its arrays.
         actions = batch.step(observations.copy())
         check_shape(actions, "actions", "n A", np.float32, n=len(observations), A=action_size)
         return np.array(actions[-1])
@@ -139,10 +139,10 @@ def _check_slots(network: Network, genome: Genomes, action_size: int, steps: int
     # The genome sees observation s in step s, from 1 on. In all steps, another genome sees observation 0.
     observations = _observations(1, 2 * steps + 1, network.observation_size)
     alone = _loaded(network, genome)
-    # In `pair`, the other genome is in slot 0, and the genome in slot 1.
+    # Load the other genome into both slots of `pair`, and then the genome into slot 1.
     pair = _loaded(network, network.init(Stream(0, Purpose.CHECK, 2)).take(np.zeros(2, np.intp)))
     pair.load(np.array([1]), genome.weights, genome.mask, np.array([0]))
-    # Record the actions of the genome alone. Then a second load must clear all state of these steps.
+    # `expected` are the actions of the genome alone, from step 1 on. A second load must clear all state of these steps.
     expected = [act_in_last_slot(alone, observations[step : step + 1]) for step in range(1, 2 * steps + 1)]
     alone.load(np.array([0]), genome.weights, genome.mask, np.array([0]))
     for step in range(1, steps + 1):

@@ -184,7 +184,7 @@ class HebbianDagBatch(base.SlotArrays):
                 # The nodes of all earlier layers times their weights, [rows, columns, n].
                 products = x[: target.start, None] * weights
                 # `sequential_sum` returns a row of `products`. Copy the row, because changes of traces overwrite it.
-                z = [sequential_sum(products[j]).copy() for j in rows[: i + 1]]
+                z = [sequential_sum(products[source]).copy() for source in rows[: i + 1]]
                 x[target] = tanh(reduce(np.add, z))
                 layers.append((traces, z, products))
             outputs = x[rows[-1]]
@@ -192,8 +192,8 @@ class HebbianDagBatch(base.SlotArrays):
             # Change the traces after all layers have been computed. The changes overwrite the products to save memory.
             for traces, z, change in layers:
                 # `rows` is longer than z: it also has the layers that this layer does not read.
-                for j, z_ij in zip(rows, z, strict=False):
-                    np.multiply(x[j, None], z_ij, out=change[j])
+                for source, z_ij in zip(rows, z, strict=False):
+                    np.multiply(x[source, None], z_ij, out=change[source])
                 # (x z) ρ and then the limits, in the order of the kernel.
                 np.multiply(change, rate, out=change)
                 np.add(traces, change, out=traces)

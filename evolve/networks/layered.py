@@ -93,6 +93,7 @@ class LayeredNetwork(base.BaseNetwork[base.OptionsT]):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The matrix of each layer: W_0, W_1, … If a layer reads a bias unit, the last row holds the biases."""
+        # Layer n reads source n.
         matrices = [(n, n, layer.fan_in, layer.fan_out) for n, layer in enumerate(self.wiring.layers)]
         return base.blocks_end_to_end(matrices, [f"W_{number}" for number in range(len(matrices))])
 
@@ -127,6 +128,7 @@ class LayeredBatch(base.SlotArrays):
         self._wiring = network.wiring
         self._weights = self._hold(self._W)
         self._nodes = self._hold(self._wiring.num_nodes)
+        # If slots hold factors: rows, rank and first row of the factors of each matrix, see `_set_weight_layout`.
         self._matrices: NDArray[np.int64] = np.zeros(0, np.int64)
         self._centre: Float32 | None = None
         """The common centre of all candidates if slots hold factors, see `Factors`; None if slots hold weights."""

@@ -7,7 +7,7 @@ of B slots. `layered` has the simplest networks.
 """
 
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -46,22 +46,20 @@ _NATIVE_PUT = 2**12  # from this number of values on, the native function `put` 
 
 
 class NetworkOptions(Options):
-    """Base of the settings of `[network]`. `aliases` has the names of settings in earlier versions."""
+    """Base of the settings of `[network]`. `aliases` maps names of settings in earlier versions to the present ones."""
 
     aliases: ClassVar[Mapping[str, str]] = {"birth_scale": "init_scale", "birth_pruning": "init_sparsity"}
 
 
-def blocks_end_to_end(matrices: Iterable[tuple[int, int, int, int]], names: Iterable[str] = ()) -> tuple[Block, ...]:
+def blocks_end_to_end(matrices: Sequence[tuple[int, int, int, int]], names: Sequence[str]) -> tuple[Block, ...]:
     """Return blocks that lie end to end in a genome.
 
-    matrices: The layer, source, rows and columns of each block. names: The names of the blocks; blocks beyond the last
-        name have none.
+    matrices: The layer, source, rows and columns of each block. names: The name of each block, see `Block`.
     """
     blocks: list[Block] = []
-    next_names = iter(names)
-    for layer, source, rows, columns in matrices:
+    for (layer, source, rows, columns), name in zip(matrices, names, strict=True):
         start = blocks[-1].stop if blocks else 0
-        blocks.append(Block(layer, source, start, rows, columns, name=next(next_names, "")))
+        blocks.append(Block(layer, source, start, rows, columns, name=name))
     return tuple(blocks)
 
 
@@ -73,7 +71,7 @@ def dag_blocks(sizes: tuple[int, ...]) -> tuple[Block, ...]:
     matrices = []
     for layer, columns in enumerate(sizes[1:]):
         matrices += [(layer, source, sizes[source], columns) for source in range(layer + 1)]
-    return blocks_end_to_end(matrices)
+    return blocks_end_to_end(matrices, [""] * len(matrices))
 
 
 @dataclass(frozen=True)
@@ -288,6 +286,7 @@ class HostArrays:
         return native.NativeStep(name, structure, sizes[1], self._lanes)
 
     def _keep(self, array: NDArray[Any]) -> int:
+        """Keep an array alive, and return its address."""
         self._kept.append(array)
         return int(array.ctypes.data)
 
@@ -311,7 +310,7 @@ class SlotArrays:
 
     def __init__(self, slots: int, backend: Backend | HostArrays | DeviceArrays) -> None:
         self._compiled = backend != "numpy"
-        # The export to C passes `RecordedArrays` instead of a name. They record the arrays that the batch requests.
+        # The export to C passes `RecordedArrays`, which record the arrays that the batch requests.
         if isinstance(backend, str):
             backend = DeviceArrays(slots) if backend == "cupy" else HostArrays(slots, backend)
         self._arrays = backend

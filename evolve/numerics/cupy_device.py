@@ -348,7 +348,7 @@ class CupyDevice:
 
 
 class CupyMemory:
-    """Memory of a GPU. It is freed with this object."""
+    """Memory of a GPU. When this object is deleted, the memory is freed."""
 
     def __init__(self, device: CupyDevice, address: int, nbytes: int) -> None:
         self.address = address
@@ -402,7 +402,7 @@ class CupyQueue:
 
 
 def _destroy(runtime: Any, stream: int, _under_way: list[NDArray[Any]]) -> None:
-    """Destroy a stream. Running copies still use the arrays `_under_way`, so wait for them."""
+    """Destroy a stream after its running copies. Until then the argument `_under_way` keeps their arrays alive."""
     with suppress(RuntimeError):  # after the GPU has failed
         runtime.streamSynchronize(stream)
         runtime.streamDestroy(stream)

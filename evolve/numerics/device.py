@@ -1,8 +1,8 @@
 """The device (GPU) of this process, with arrays and the network step of B slots.
 
 A slot has the state of one running episode. `DeviceArrays` allocates arrays with a column of numbers for each slot.
-`DeviceStep` advances the networks of all slots by one step. `device_protocol` defines what a device is, and
-`cupy_device` makes a GPU one.
+`DeviceStep` advances the networks of all slots by one step. `device_protocol` defines what a device does, and
+`cupy_device` opens a GPU.
 """
 
 import ctypes
@@ -196,7 +196,7 @@ class DeviceArrays:
 
         If too little memory is left, this call first waits, and may replace the memory by a larger one.
 
-        keep_free: The number of bytes for which the next calls need not wait.
+        keep_free: The number of bytes that the next calls can take without waiting.
         """
         needed = _aligned(nbytes) + _aligned(keep_free)
         if self._used + needed > self._staging.nbytes:
@@ -271,10 +271,9 @@ class DeviceStep:
         normalization, fingerprints: The addresses of the structures that the kernel needs to normalize observations and
             to update fingerprints (`evolve.rollouts.inference`). With 0 it does not do so.
         """
-        queue = self.arrays.queue
-        queue.upload(self.input, self.observations[:n])
+        self.arrays.queue.upload(self.input, self.observations[:n])
         self.launch(n, normalization, fingerprints)
-        queue.download(self._output, self.actions[:n])
+        self.arrays.queue.download(self._output, self.actions[:n])
 
     def launch(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
         """Queue the kernel for the observations that the device already has."""

@@ -103,6 +103,5 @@ def local_ranks() -> tuple[int, int]:
         if ranks and sizes:
             # Take the largest size: a rank that assumed too few ranks could use more than its share of a device's
             # memory. A host with rank r has at least r + 1 ranks.
-            rank = int(ranks[0])
-            return rank, max(rank + 1, *map(int, sizes))
+            return int(ranks[0]), max(int(ranks[0]) + 1, *map(int, sizes))
     return 0, 1

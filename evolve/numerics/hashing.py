@@ -121,8 +121,8 @@ class StepHashes:
         self.observations, self.outputs = observations, outputs
         self._outputs_address = ADDRESS(outputs.ctypes.data)
         self._native = backend == "native"
-        self._states = np.zeros((slots, 2), np.uint64)
-        self._steps = np.zeros(slots, np.int32)
+        self._states = np.zeros((slots, 2), np.uint64)  # the fingerprints
+        self._steps = np.zeros(slots, np.int32)  # the number of steps of each episode so far
         # Longer arrays of coefficients begin with the shorter ones, so observations and outputs share one array.
         self._coefficients = coefficients(max(observations.shape[1], outputs.shape[1]))
         # An upper bound on `_steps`, because computing the maximum in each `update` would be slow.

@@ -28,7 +28,7 @@ INT64 = ctypes.c_int64
 FLOAT = ctypes.c_float
 DOUBLE = ctypes.c_double
 ADDRESS = ctypes.c_void_p
-_ALIGNMENT = 64  # bytes, a cache line
+_CACHE_LINE = 16  # in float32 numbers
 _BYTE = ctypes.c_char
 _TYPES = {int: INT64, np.int32: INT64, np.int64: INT64, float: DOUBLE, np.float64: DOUBLE, np.float32: FLOAT}
 """The C types of the numbers that `call` passes. All other arguments are addresses."""
@@ -158,7 +158,7 @@ def stack_bytes() -> int:
 
 
 def lanes() -> int:
-    """Return the number of slots in a tile, which a kernel steps together: a slot has a lane of the SIMD registers."""
+    """Return the number of slots in a tile. A kernel steps them together, each in its lane of the SIMD registers."""
     return constant("lanes")
 
 
@@ -197,9 +197,8 @@ def aligned(*shape: int) -> Float32:
     """Return zeros [*shape] float32 that begin on a cache line."""
     size = math.prod(shape)
     # NumPy does not align arrays to cache lines, so allocate one line more, and begin at the first whole line.
-    per_line = _ALIGNMENT // 4
-    raw = np.zeros(size + per_line, np.float32)
-    begin = -(raw.ctypes.data // 4) % per_line
+    raw = np.zeros(size + _CACHE_LINE, np.float32)
+    begin = -(raw.ctypes.data // 4) % _CACHE_LINE
     return raw[begin : begin + size].reshape(shape)
 
 
@@ -242,7 +241,7 @@ class NativeStep:
         }
 
     def set(self, **values: int | None) -> None:
-        """Set fields of the structure. The caller must keep the arrays alive whose addresses it gives."""
+        """Set fields of the structure. The caller must keep the arrays at the given addresses alive."""
         for name, value in values.items():
             setattr(self._structure, name, value)
 

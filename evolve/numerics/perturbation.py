@@ -4,8 +4,8 @@ Stream number c of a key (seed, purpose, generation) is `Stream(seed, purpose, g
 native kernel, which reads and writes each number only once. Array operations define the result; the kernel gives the
 same bits.
 
-For sums over all candidates, each rank computes its own range of columns, of the weights with the same numbers in all
-genomes. The range begins at column number `first`, so the rank skips the deviates of earlier columns.
+For sums over all candidates, each rank computes its own columns, a range of the W weights of a genome. The range begins
+at weight number `first`, so the rank skips the deviates of earlier columns.
 
 A perturbation of low rank is a product of two small matrices. The idea is from Sarkar et al., "Evolution Strategies at
 the Hyperscale" (2025). r(m + n) deviates then perturb the m n weights of a matrix, see `PerturbedMatrix`.
@@ -35,7 +35,7 @@ def perturbed(
     Args:
         centre: [W].
         mask: [W].
-        steps: [n].
+        steps: [n], the factor of the deviates of each row, such as σ and -σ for an antithetic pair.
         key: The key of the streams.
         streams: [n], the number of the stream of each row. If consecutive rows use one stream, such as an antithetic
             pair, the kernel reads the stream only once.
@@ -64,7 +64,7 @@ def moments_about_centre(
     Args:
         centre: [n], these columns of the centre.
         scale: [n], these columns of the scale.
-        steps: One for each candidate.
+        steps: The factor of the deviates of each candidate.
         key: The key of the streams.
         streams: The number of the stream of each candidate. If consecutive candidates use one stream, the kernel reads
             the stream only once.
@@ -95,7 +95,7 @@ def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients:
 
     Args:
         centre: [n], these columns of the centre.
-        step: The step of every pair, at least 0.
+        step: The factor of the deviates of every pair, at least 0.
         key: The key of the streams.
         coefficients: One for each pair.
         first: The number of the first column in the genome.
@@ -292,7 +292,7 @@ def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, strea
 
 def _scaled_deviates(key: StreamsKey, stream: np.int64, scale: Float64 | None, first: int, n: int) -> Float64:
     """Return [n]: deviates `first` to `first` + n - 1 of a stream, multiplied by the scale [n] if there is one."""
-    deviates = normal_rows(*key, np.array([stream]), first + n, first)[0].astype(np.float64)
+    deviates = normal_rows(*key, np.array([stream]), stop=first + n, first=first)[0].astype(np.float64)
     return deviates if scale is None else scale * deviates
 
 

@@ -163,7 +163,7 @@ class Streams:
         return numbers
 
     def at_least(self, threshold: Float64 | float, size: int) -> Bool:
-        """Return [n, size]: `uniform(size) >= threshold`. Thresholds are one number, [size] or [n, size]."""
+        """Return [n, size]: `uniform(size) >= threshold`. threshold: One number, or an array [size] or [n, size]."""
         if not native.available():
             return self.uniform(size) >= threshold
         first, stop = self._advance(size)

@@ -23,7 +23,7 @@ from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
 from evolve.rollouts.exact_rollout import ExactRollout, ThreadedRollout
-from evolve.rollouts.native_play import Feed, InitialColumns, Played, fields_of_type, may_be_best
+from evolve.rollouts.native_play import Feed, InitialColumns, Played, fields_of_type, needs_step_hashes
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import quantize_traces
 from evolve.rollouts.rollout import Rollout
@@ -80,8 +80,7 @@ class RolloutInHalves:
 
     def take_failures(self) -> list[EpisodeFailure]:
         """Return the episodes that failed since the last call."""
-        one, other = self.halves
-        return one.take_failures() + other.take_failures()
+        return [*self.halves[0].take_failures(), *self.halves[1].take_failures()]
 
     def clear(self) -> None:
         """Drop all episodes."""
@@ -136,9 +135,8 @@ def tiles_together(task: AnyTask, slots: int) -> int:
 
 def in_whole_blocks(task: AnyTask, slots: int) -> int:
     """Return a number of slots, rounded up to whole blocks if a block has several tiles."""
-    tiles = tiles_together(task, slots)
-    # -n % m is the distance from n to the next multiple of m.
-    return slots if tiles == 1 else slots + -slots % (WIDTH * tiles)
+    block = WIDTH * tiles_together(task, slots)
+    return slots if block == WIDTH else ceil_div(slots, block) * block
 
 
 class DevicePlay:
@@ -169,7 +167,7 @@ class DevicePlay:
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._current_feed: Feed | None = None
         self._tiles = self._together = 0  # the number of the feed's tiles, and the number of tiles in a block
-        # Three int64: the numbers of episodes begun, of episodes over, and of steps made in the feed.
+        # Three int64 of the feed: [0] episodes begun, [1] episodes over, [2] steps made.
         self._counts = self.arrays.allocate(24)
         # Until `finish`, a download may write to `_new_counts`, so properties read `_counts_now`.
         self._new_counts: Int64 = self.arrays.device.host_array((3,), np.int64)
@@ -250,13 +248,15 @@ class DevicePlay:
         # A mask without columns requests no traces.
         self._structure.num_traces = self._num_traces if feed.mask.shape[1] else 0
         # The kernel counts on the device. The counts begin at zero, and every slot is free.
-        queue = self.arrays.queue
-        queue.upload(self._counts.address, np.zeros(3, np.int64))
-        queue.upload(self._structure.episodes, self._no_episodes)
+        self.arrays.queue.upload(self._counts.address, np.zeros(3, np.int64))
+        self.arrays.queue.upload(self._structure.episodes, self._no_episodes)
         self._inputs.upload(feed)
 
     def run(self, steps: int, more: bool) -> int:
-        """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes."""
+        """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes.
+
+        `more` has no effect: a device gets the next feed when all episodes of this one have ended.
+        """
         self.begin(steps)
         return self.finish()
 
@@ -276,7 +276,7 @@ class DevicePlay:
         return int(self._counts_now[2]) - self._steps_before
 
     def take(self, best_of: int) -> Played:
-        """Return the results of the feed, after all its episodes have ended. best_of: see `may_be_best`."""
+        """Return the results of the feed, after all its episodes have ended. best_of: see `needs_step_hashes`."""
         assert self._current_feed is not None
         played = self._results.download(self._current_feed, best_of, has_traces=bool(self._structure.num_traces))
         self.clear()
@@ -346,6 +346,7 @@ class _Inputs:
         for held, memory in zip(batch.held, self._values, strict=True):
             columns.append(InitialColumns(held.address, held.rows, None if memory is None else memory.address))
         self.columns = (InitialColumns * MOST_COLUMNS)(*columns)
+        # In bytes, of an episode.
         sizes = {"genomes": 4, "seeds": 8, "normalizers": 4 * 2 * normalizer_size, "parameters": 8 * num_parameters}
         self.addresses = {name: self._allocate(nbytes).address for name, nbytes in sizes.items()}
 
@@ -355,12 +356,11 @@ class _Inputs:
 
     def upload(self, feed: Feed) -> None:
         """Copy a feed to the device."""
-        queue = self.arrays.queue
         for name, address in self.addresses.items():
-            queue.upload(address, getattr(feed, name))
+            self.arrays.queue.upload(address, getattr(feed, name))
         for memory, values in zip(self._values, feed.columns, strict=True):
             if memory is not None and values is not None:
-                queue.upload(memory.address, values)
+                self.arrays.queue.upload(memory.address, values)
 
 
 class _Results:
@@ -395,14 +395,14 @@ class _Results:
         arrays.reserve(LARGEST_COPY + 8 * arrays.slots)
 
     def download(self, feed: Feed, best_of: int, has_traces: bool) -> Played:
-        """Wait for and return the results of a feed. best_of: see `may_be_best`."""
+        """Wait for and return the results of a feed. best_of: see `needs_step_hashes`."""
         n = len(feed.seeds)
         names = "returns", "lengths", "prints", "moments"
         returns, lengths, prints, moments = (self._begin_download(name, n) for name in names)
         traces = self._begin_download("traces", n if has_traces else 0)
         self._arrays.wait()
         # Most step hashes are not needed. Together they would be nearly all bytes of the download.
-        hashed = may_be_best(feed.keys, returns, best_of)
+        hashed = needs_step_hashes(feed.keys, returns, best_of)
         hashes = self._hashes(np.where(hashed, np.minimum(lengths, self._max_hashes), 0))
         quantized = np.zeros((n, traces.shape[1] if has_traces else 0), np.int64)
         if has_traces:
@@ -423,7 +423,7 @@ class _Results:
 
     def _hashes(self, counts: Int32) -> UInt8:
         """Wait for and return [Σ counts, 2]: the first `counts` step hashes of each episode, concatenated."""
-        # The hashes of episode i are from bounds[i] to bounds[i + 1], in steps of two bytes.
+        # The hashes of episode i are values[bounds[i] : bounds[i + 1]]. A step has two bytes of hashes, one uint16.
         bounds = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         values = np.empty(int(bounds[-1]), np.uint16)
         first = 0

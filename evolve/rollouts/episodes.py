@@ -139,7 +139,7 @@ class EpisodeBatch:
         genomes_taken, rows = _distinct(self.rows[taken].astype(np.int64))
         takes_all = isinstance(taken, slice) and taken == slice(0, len(self))
         if takes_all and len(genomes_taken) == len(self.genomes):
-            return self
+            return self  # without copying the genomes
         of_genomes = _as_slice(genomes_taken)
         return replace(
             self,

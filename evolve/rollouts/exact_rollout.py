@@ -125,6 +125,7 @@ class ExactRollout(_WholeEpisodes):
         may_begin = self.most_running - self.play.running
         if not self.play.ready or may_begin <= 0:
             return
+        # Held episodes come first.
         episodes, self._held = self._held, None
         if episodes is None:
             episodes = self.queue.take(min(most, self.play.feed_size, may_begin))
@@ -139,11 +140,11 @@ class ExactRollout(_WholeEpisodes):
     def play_on(self) -> None:
         """Play for some milliseconds."""
         busy_slots = self._busy_slots
-        begin = time.perf_counter()
+        began_at = time.perf_counter()
         # End the call at a free slot only if `fill` can use it: if no episodes are held, and the limit is not reached.
         more = len(self.queue) > 0 and self._held is None and self.play.running < self.most_running
         steps_made = self.play.run(self.steps, more)
-        seconds = time.perf_counter() - begin
+        seconds = time.perf_counter() - began_at
         self._count(steps_made, busy_slots, seconds, seconds)
 
     @property
@@ -157,7 +158,7 @@ class ExactRollout(_WholeEpisodes):
         busy_slots: The number of slots in which the call played. seconds: The duration of the call. waited: The same
             without the time in which this process did other work.
         """
-        seconds = max(seconds, 1e-6)
+        seconds = max(seconds, 1e-6)  # prevents a division by 0
         self.longest_call = max(self.longest_call, seconds)
         self._steps_played += steps_made
         self._seconds_played += waited
@@ -209,7 +210,7 @@ class ExactRollout(_WholeEpisodes):
         """Give episodes to `play`."""
         seeds = episodes.seeds
         if self.play.batch.seeded:
-            # The initial columns depend on the seed, so each episode needs its own, even if genomes play several.
+            # The initial columns depend on the seed, so each episode needs its own, even if a genome plays several.
             genomes, numbers = episodes.genome_of_each(), np.arange(len(seeds), dtype=np.int32)
         else:
             genomes, numbers = episodes.genomes, episodes.numbers.astype(np.int32)
@@ -278,7 +279,7 @@ class ThreadedRollout(_WholeEpisodes):
         self.max_episode_seconds = self._parts[0].max_episode_seconds
         self.pending = 0
         """The number of episodes whose results were not returned yet."""
-        self._playing: set[ExactRollout] = set()
+        self._playing: set[ExactRollout] = set()  # the parts that other threads play now
         self._shared = ThreadsState(self.queue, threads, least_feed)
         # The size applies to all threads that this process starts later, so it is restored below.
         earlier_size = stack_size(_STACK_BYTES)
@@ -286,7 +287,7 @@ class ThreadedRollout(_WholeEpisodes):
             for _ in self._others:
                 # A daemon thread does not keep the process alive. The threads refer to `_shared`, but not to this
                 # object, so the finalizer below can run and end them.
-                Thread(target=self._shared.play, name="evolve-rollout", daemon=True).start()
+                Thread(target=self._shared.play_parts, name="evolve-rollout", daemon=True).start()
         finally:
             stack_size(earlier_size)
         self._stop = weakref.finalize(self, self._shared.stop, len(self._others))
@@ -401,8 +402,8 @@ class ThreadsState:
         self._num_feeds = _FEEDS_PER_THREAD * threads
         self._least_feed = least_feed
 
-    def play(self) -> None:
-        """Play parts from `to_play` until None comes. A thread runs this function."""
+    def play_parts(self) -> None:
+        """Play parts from `to_play` until None comes. Each thread that this module starts runs this function."""
         while (part := self.to_play.get()) is not None:
             error: BaseException | None = None
             try:
@@ -524,9 +525,9 @@ class ThreadsState:
     def feed_size(self) -> int:
         """Return the largest number of episodes of the next feed.
 
-        It is the largest of four numbers: the waiting episodes divided by the intended number of feeds, `least_feed`,
-        the episodes that fill `_MIN_FEED_SECONDS`, and a thread's fair share, but of it at most the episodes that fill
-        `_MAX_FEED_SECONDS`.
+        It is the largest of four numbers: the waiting episodes divided by the intended number of feeds; `least_feed`;
+        the episodes that fill `_MIN_FEED_SECONDS`; and a thread's fair share, or the episodes that fill
+        `_MAX_FEED_SECONDS` if these are fewer.
         """
         seconds = max(self.episode_seconds, 1e-9)
         shortest, longest = int(_MIN_FEED_SECONDS / seconds), int(_MAX_FEED_SECONDS / seconds)

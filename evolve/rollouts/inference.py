@@ -168,7 +168,10 @@ class Inference(ABC):
     _n = 0  # the number of slots of the last step
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64, normalizers: Float32) -> None:
-        """Begin episodes in slots [k], with genomes [k, W], seeds [k], and normalizers [k, 2, O], where O may be 0."""
+        """Begin episodes in slots [k], with their genomes [k, W], seeds [k] and normalizers [k, 2, O].
+
+        O = 0 without normalization.
+        """
         # Later episodes of a genome load the same arrays, so not even a network of another package may change them.
         self._batch.load(slots, read_only(weights), read_only(mask), seeds)
         self._hashes.begin(slots)

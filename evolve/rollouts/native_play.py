@@ -103,7 +103,7 @@ class Play(Protocol):
         """
 
     def take(self, best_of: int) -> Played:
-        """Return the results of the episodes that ended since the last call. best_of: see `may_be_best`."""
+        """Return the results of the episodes that ended since the last call. best_of: see `needs_step_hashes`."""
 
     def clear(self) -> None:
         """Drop all episodes."""
@@ -168,8 +168,8 @@ class NativePlay:
         num_traces = self._num_traces = 0 if traces is None else traces.rows
         self.slots = slots
         self._environments = CompiledSlots(task, slots, per_call=slots)
-        held = [InitialColumns(columns.address, columns.rows) for columns in batch.held]
-        self._columns = (InitialColumns * len(held))(*held)  # an array of C
+        columns = [InitialColumns(held.address, held.rows) for held in batch.held]
+        self._columns = (InitialColumns * len(columns))(*columns)  # an array of C
         # The structure below has only addresses; this attribute and `batch` keep the arrays alive.
         self._coefficients = coefficients(max(O, task.action_size))
         self._last_feed: Feed | None = None
@@ -257,13 +257,13 @@ class NativePlay:
         return self._play(ctypes.addressof(self._structure), steps, more)
 
     def take(self, best_of: int) -> Played:
-        """Return the results of the episodes that ended since the last call. best_of: see `may_be_best`."""
+        """Return the results of the episodes that ended since the last call. best_of: see `needs_step_hashes`."""
         n, num_hashes, buffers = self._structure.over, self._structure.hashed, self._buffers
         self._set(over=0, hashed=0)
         # Copy the results, since the next call of `run` overwrites these arrays. Most step hashes are not needed.
         names = "keys", "returns", "lengths", "prints", "moments"
         keys, returns, lengths, prints, moments = (buffers[f"result_{name}"][:n].copy() for name in names)
-        hashed = may_be_best(keys, returns, best_of)
+        hashed = needs_step_hashes(keys, returns, best_of)
         hashes = _hashes_of(hashed, lengths, buffers["result_hashes"][:num_hashes])
         traces = buffers["result_traces"][:n, : self._structure.num_traces].copy()
         return Played(keys, returns, lengths, prints, hashed, hashes, moments, traces)
@@ -303,11 +303,11 @@ class NativePlay:
             setattr(self._structure, name, value)
 
 
-def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
+def needs_step_hashes(keys: Int64, returns: Float64, best_of: int) -> Bool:
     """Return [N]: whether the results need the step hashes of each episode, see `EpisodeBatch.best_of`.
 
-    They do if its genome may have the best mean return of the whole population. The first of several genomes with equal
-    means counts as best, as in `strategies.ranking`.
+    They need the hashes if the genome of the episode may have the best mean return of the whole population. The first
+    of several genomes with equal means counts as best, as in `strategies.ranking`.
 
     Args:
         keys: [N], genome id · 2³² + episode number.
@@ -321,7 +321,8 @@ def may_be_best(keys: Int64, returns: Float64, best_of: int) -> Bool:
     order = np.argsort(keys)
     genomes = keys[order] >> BITS_OF_EPISODES
     # A genome is complete if all its episodes are here. Only then its mean is known. Sorted by key, its episodes are
-    # adjacent: the episode `best_of` - 1 places after the first one is its own, too.
+    # adjacent: the episode `best_of` - 1 places after the first one is its own, too. `firsts` are the places in `order`
+    # of the first episodes of complete genomes.
     lasts = genomes[best_of - 1 :]  # empty if there are fewer than `best_of` episodes
     firsts = np.flatnonzero(lasts == genomes[: len(lasts)])
     if len(firsts):

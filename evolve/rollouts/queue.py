@@ -21,8 +21,7 @@ from evolve.shapes import Bool, Float32, Int32, Int64
 WINDOW_BYTES = 2**24
 """The size of a window in bytes. A larger genome has a window of its own."""
 LARGEST_WINDOW = 2**28
-"""The size in bytes to which a window may grow, to hold the genomes of a feed: the episodes that a device gets at once.
-"""
+"""The size in bytes to which a window may grow for a feed, the episodes that a device gets at once."""
 Described = dict[str, NDArray[Any]]
 """Ids and descriptions of genomes, as fields of `EpisodeResults`."""
 _NOTHING_DESCRIBED: Described = {"described": np.zeros(0, np.int32), **vars(no_descriptions(0))}
@@ -149,6 +148,8 @@ class EpisodeQueue:
 class GenomeWindow:
     """Sliding window over C genomes. A contiguous range is in memory, because most batches take genomes in order.
 
+    As in `EpisodeBatch`, a row is the index of a genome.
+
     Args:
         waiting: The batch of the genomes.
         ahead: Whether `take` also generates the next genomes, until the window is full.
@@ -175,9 +176,8 @@ class GenomeWindow:
     def count_leading(self, rows: Int32) -> int:
         """Return the number of leading rows of `rows` [n] that have their genomes in one window, at least 1.
 
-        rows: The index of the genome of each of the next episodes. If the genome of the first row is in memory, its
-            window counts, otherwise a new window that begins with this genome. For a device, the window that ends later
-            counts.
+        It is the window in memory if this has the genome of the first row. Otherwise it is a new window, which begins
+        with this genome. For a device, it is the one of both windows that ends later.
         """
         if len(rows) == 1:
             return 1
@@ -207,11 +207,10 @@ class GenomeWindow:
         return self._in_memory.take(slice(first - self._first, stop - self._first)), rows - first
 
     def _generate(self, rows: slice, generating: Callable[[], AbstractContextManager[object]]) -> Genomes:
-        """Return the genomes of a contiguous range of rows. Also describe the genomes that must be described."""
+        """Return the genomes of a contiguous range of rows, and describe those that must still be described."""
         with generating():
-            source = self._source
             # A slice of genomes in memory gives views. Other sources take only numbers of genomes.
-            numbers = np.arange(rows.start, rows.stop)
+            source, numbers = self._source, np.arange(rows.start, rows.stop)
             genomes = source.take(rows) if isinstance(source, Genomes) else source.take(numbers)
             # Several threads may generate the same genome, but only one of them describes it.
             with self._lock:

@@ -83,7 +83,7 @@ class FailureDetector:
             are_valid = bool(np.isfinite(observations).all() and (np.abs(rewards) <= _LARGEST_REWARD).all())
         if not are_valid:
             for slot, reward in zip(live.tolist(), rewards.tolist(), strict=True):
-                if not abs(reward) <= _LARGEST_REWARD:  # or NaN
+                if not abs(reward) <= _LARGEST_REWARD:  # also if it is NaN
                     limited = f" from {-_LARGEST_REWARD:g} to {_LARGEST_REWARD:g}" if math.isfinite(reward) else ""
                     fault = f"reward: expected a finite number{limited}, got {reward}"
                     self._engine.faults.setdefault(slot, fault)
@@ -110,7 +110,7 @@ class FailureDetector:
 
 
 class Rollout:
-    """B slots that work through a queue of episodes.
+    """B slots that play the episodes of a queue side by side.
 
     Args:
         engine: Runs the environments of B slots.
@@ -164,7 +164,7 @@ class Rollout:
         self._metrics = np.zeros((slots, 2, len(engine.metric_names)), np.int64)
         self._traces = "none"  # the traces that the results need, see `EpisodeBatch.traces`
         self._num_traces = network.num_traces
-        self._masks = np.zeros((slots, 0), np.bool_)
+        self._masks = np.zeros((slots, 0), np.bool_)  # [B, T] once the results need traces
         self._update_live()
 
     @property
@@ -224,12 +224,12 @@ class Rollout:
         # If only slot 0 is live, use the index 0 and numbers, which are faster than a slice and arrays of one element.
         alone = self._span == 1
         rows = 0 if alone else self._rows
-        begin = time.perf_counter()
+        began_at = time.perf_counter()
         rewards, ended = self.engine.step(self._live, outputs, self._observations)
         now = time.perf_counter()
-        self.environment_seconds += now - begin
+        self.environment_seconds += now - began_at
         self.detector.advance(now)
-        self._seconds[rows] += (now - begin) / len(self._live)
+        self._seconds[rows] += (now - began_at) / len(self._live)
         self._lengths[rows] += 1
         if self._max_steps is not None:
             ended = ended | (self._lengths[rows] >= self._max_steps)
@@ -304,9 +304,9 @@ class Rollout:
         Otherwise close the gaps between live slots if at least half of the slots up to the last live one are free.
         """
         # Some engines reset many environments in one call, so episodes wait until `engine.refill` slots are free.
-        free = len(self._free) - len(self._live)
-        n = min(free, len(self.queue), most)
-        if n and (not len(self._live) or free >= self.engine.refill):
+        num_free = len(self._free) - len(self._live)
+        n = min(num_free, len(self.queue), most)
+        if n and (not len(self._live) or num_free >= self.engine.refill):
             self._begin(np.flatnonzero(self._free)[:n])
         elif len(self._live) and 2 * len(self._live) <= self._span:
             self._compact()
@@ -326,9 +326,9 @@ class Rollout:
         self._free[slots] = False
         self._update_live()
         self.detector.begin(slots)
-        begin = time.perf_counter()
+        began_at = time.perf_counter()
         self.engine.reset(slots, self._seeds[slots], self._observations)
-        seconds = time.perf_counter() - begin
+        seconds = time.perf_counter() - began_at
         self.environment_seconds += seconds
         self._seconds[slots] = seconds / len(slots)
         self.detector.after_reset(slots)

@@ -274,8 +274,8 @@ def test_the_best_genome_is_never_left_out(data):
     keys = (np.arange(len(returns))[:, None] << 32) + np.arange(episodes)
     needed = np.zeros(returns.size, np.bool_)
     for part in np.split(order, cuts):
-        needed[part] = native_play.may_be_best(keys.reshape(-1)[part], returns.reshape(-1)[part], episodes)
-        assert native_play.may_be_best(keys.reshape(-1)[part], returns.reshape(-1)[part], 0).all()
+        needed[part] = native_play.needs_step_hashes(keys.reshape(-1)[part], returns.reshape(-1)[part], episodes)
+        assert native_play.needs_step_hashes(keys.reshape(-1)[part], returns.reshape(-1)[part], 0).all()
     best = strategies.ranking(ordered_sum(returns) / episodes)[0]
     assert needed.reshape(returns.shape)[best].all()
 

@@ -109,7 +109,7 @@ def test_a_thread_without_episodes_gets_some_that_run():
     given = threading.Event()
     shared = ThreadsState(range(0), threads=2, least_feed=P * E)
     shared.empty.append((empty, given))
-    thread = threading.Thread(target=shared.play)
+    thread = threading.Thread(target=shared.play_parts)
     thread.start()
     shared.to_play.put(busy)
     assert given.wait(LONG)
@@ -144,7 +144,7 @@ def test_a_thread_waits_for_episodes_that_have_just_begun(monkeypatch):
             pass
 
     shared = ThreadsState(range(0), threads=2, least_feed=8)
-    threads = [threading.Thread(target=shared.play) for _ in range(2)]
+    threads = [threading.Thread(target=shared.play_parts) for _ in range(2)]
     for thread in threads:
         thread.start()
     shared.to_play.put(Beginning())
@@ -185,7 +185,7 @@ def test_a_thread_does_not_wait_for_the_last_episodes():
     """Or it would poll to the end of each generation."""
     part, _ = made(1, "BipedalWalker-v3")
     shared = ThreadsState(range(0), threads=2, least_feed=8)
-    thread = threading.Thread(target=shared.play)
+    thread = threading.Thread(target=shared.play_parts)
     thread.start()
     shared.to_play.put(part)
     assert shared.played.get(timeout=LONG) == (part, None, None)
