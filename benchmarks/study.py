@@ -19,7 +19,7 @@ from resumable import Clock, Job, announcer, in_words, run_all
 
 from evolve.analysis.runs import script_ranks
 from evolve.config import Config, parse, read_file
-from evolve.config.documents import points
+from evolve.config.documents import experiment_tables
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 EXPERIMENTS = sorted(path.stem for path in FOLDER.glob("*.toml"))
@@ -31,7 +31,7 @@ def jobs_of(name: str, folder: Path = FOLDER) -> list[Job]:
     """Return the runs of an experiment: every point of its sweep, with every seed."""
     return [
         Job(table, seed, f"{name}/{point}" if point else name)
-        for point, table in points(read_file(folder / f"{name}.toml"))
+        for point, table in experiment_tables(read_file(folder / f"{name}.toml"))
         for seed in parse(Config, table).seeds
     ]
 

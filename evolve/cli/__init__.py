@@ -76,9 +76,9 @@ def main() -> None:
     if command in COMMANDS:
         start(command, argv)
     if command not in ("-h", "--help", "--version"):
-        from evolve.config import nearest  # noqa: PLC0415 - not needed for the list of commands
+        from evolve.config import suggest  # noqa: PLC0415 - not needed for the list of commands
 
-        cure = nearest(command, COMMANDS, listed=True)
+        cure = suggest(command, COMMANDS, listed=True)
         print(f"evolve: expected a command, got {command!r}. {cure}", file=sys.stderr)
         sys.exit(2)
     lines = []

@@ -94,9 +94,8 @@ def write_to_stderr_of_mpirun(text: str) -> None:
 
 def discard(stream: TextIO) -> None:
     """Redirect an unwritable stream to /dev/null so that shutdown stays silent."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())
-    os.close(null)
+    with open(os.devnull, "wb") as null:
+        os.dup2(null.fileno(), stream.fileno())
 
 
 class StopFlag:
@@ -124,10 +123,9 @@ class StopFlag:
 
     def install(self) -> None:
         """Catch the signals that ask this process to stop."""
-        self._caught = supervision.STOPPING
         # nohup makes a process ignore SIGHUP, so that the process outlives its terminal.
-        if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-            self._caught = tuple(number for number in self._caught if number != signal.SIGHUP)
+        ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+        self._caught = tuple(number for number in supervision.STOPPING if number not in ignored)
         for number in self._caught:
             signal.signal(number, self._remember)
         # Python writes the number of each signal into this pipe, even if the environment has replaced the handler.

@@ -72,10 +72,8 @@ def _first_difference(before: store.HeldOut, now: store.HeldOut, episodes: int) 
     """Return the name of the numbers that differ in the first episodes of two evaluations; empty if all are equal."""
     pairs = {"returns": (before.returns, now.returns)}
     pairs |= {f"values of the metric {name}": (before.metrics[name], now.metrics[name]) for name in before.metrics}
-    for name, (old, new) in pairs.items():
-        if not equal_numbers(old[:episodes], new[:episodes]).all():
-            return name
-    return ""
+    different = (name for name, (a, b) in pairs.items() if not equal_numbers(a[:episodes], b[:episodes]).all())
+    return next(different, "")
 
 
 def _why_not_stored(run: store.Stored, changes: Changes, genome_choice: training.GenomeChoice) -> str | None:
@@ -114,10 +112,10 @@ def _as_json(
     played = np.isfinite(evaluated.returns)
 
     def numbers(values: NDArray[Any]) -> list[Any]:
-        is_valid = played & np.isfinite(values)  # JSON has neither NaN nor infinity
-        return [value if valid else None for value, valid in zip(values.tolist(), is_valid, strict=True)]
+        known = played & np.isfinite(values)  # JSON has neither NaN nor infinity
+        return [value if is_known else None for value, is_known in zip(values.tolist(), known, strict=True)]
 
-    valid_returns = evaluated.returns[played]
+    valid = evaluated.returns[played]
     config = experiment.config.in_evaluation()
     about = {
         "file": str(run.path),
@@ -126,11 +124,8 @@ def _as_json(
         "env": config.env.model_dump(mode="json", exclude_none=True),
         "network": config.network.table(),
     }
-    summary = {}
-    if len(valid_returns):
-        interval = statistics.interval_of_returns(valid_returns)
-        summary = {"mean": statistics.mean(valid_returns), "interval": interval}
-    episodes: dict[str, Any] = {"failed": len(played) - len(valid_returns), "returns": numbers(evaluated.returns)}
+    summary = {"mean": statistics.mean(valid), "interval": statistics.interval_of_returns(valid)} if len(valid) else {}
+    episodes: dict[str, Any] = {"failed": len(played) - len(valid), "returns": numbers(evaluated.returns)}
     if evaluated.lengths is not None:
         episodes["lengths"] = evaluated.lengths.tolist()
     metrics = {name: numbers(values) for name, values in evaluated.metrics.items()}

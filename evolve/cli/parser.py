@@ -123,7 +123,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise InputError that names the option. For an unknown option, suggest an option with a similar name."""
-        from evolve.config import nearest  # noqa: PLC0415 - only for errors
+        from evolve.config import suggest  # noqa: PLC0415 - only for errors
 
         # The value of an option is wrong or missing.
         for pattern, expected in _MISTAKES.items():
@@ -138,7 +138,7 @@ class Parser(argparse.ArgumentParser):
         elif unknown[1] in known:
             cure = "Options stand before --, after which all words are files."
         else:
-            cure = nearest(unknown[1], known)
+            cure = suggest(unknown[1], known)
         if not cure and "--settings" in known:
             cure = "A setting without an option is written --set section.key=value; --settings prints all settings."
         got = message.removeprefix("unrecognized arguments: ")
@@ -278,15 +278,12 @@ def command_line(command: str, *words: str | Path) -> str:
     """
     ours = Path(sys.executable).with_name("evolve")
     evolve, python = (Path(shutil.which(name) or "") for name in ("evolve", "python"))
-    # Only some commands can be started as `python -m evolve.COMMAND`.
-    is_module = importlib.util.find_spec(f"evolve.{command}") is not None
-    module = [f"evolve.{command}"] if is_module else ["evolve", command]
     if evolve == ours:
         begin = ["evolve", command]
     elif ours.exists() and python.parent != ours.parent:
         begin = [str(ours), command]
     else:
-        begin = ["python", "-m", *module]
+        begin = ["python", "-m", "evolve", command]
     return sanitize(shlex.join([*begin, *(escape_dash(word) for word in words)]), _LONGEST_LINE)
 
 

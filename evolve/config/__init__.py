@@ -15,12 +15,12 @@ from evolve.config.options import (
     assignments,
     flatten,
     names_function,
-    nearest,
     observation_index,
     parse,
     plain,
     quantile_of,
     seconds,
+    suggest,
 )
 from evolve.config.registry import Choice, ImportedOnDemand, Kind, Registry, Section
 from evolve.config.settings import (
@@ -40,6 +40,6 @@ __all__ = [
     "MOST_SLOTS", "NAMED_SECTIONS", "Choice", "ComputeOptions", "Config", "EarlyStopOptions", "EnvOptions",
     "ImportedOnDemand", "Kind", "Options", "RacingOptions", "Registry", "Section", "StartFromOptions", "Table",
     "UnknownKeyError", "annotated_toml", "assignments", "descriptions", "differences", "flatten", "names_function",
-    "nearest", "observation_index", "parse", "plain", "quantile_of", "read_assignment", "read_file", "read_table",
-    "seconds", "set_key", "without_implied",
+    "observation_index", "parse", "plain", "quantile_of", "read_assignment", "read_file", "read_table", "seconds",
+    "set_key", "suggest", "without_implied",
 ]  # fmt: skip

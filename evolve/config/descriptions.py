@@ -1,6 +1,7 @@
 """Describes settings, by their meaning, default and limits, and writes an experiment as TOML with comments.
 
-The meaning of a setting is the docstring below it in its model.
+The meaning of a setting is the docstring below it in its model. `descriptions` is for the pages of settings, and
+`annotated_toml` for `evolve run --settings`.
 """
 
 import ast
@@ -17,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from evolve.config.options import Options, Table, grouped
+from evolve.config.options import Options, Table, with_commas
 from evolve.config.registry import Choice
 from evolve.config.settings import Config
 
@@ -50,38 +51,38 @@ def _describe(model: type[Options], name: str) -> Description:
     # A required setting, or a setting with a factory, has no default. TOML cannot write the default None.
     default = "" if field.default in (None, PydanticUndefined) else json.dumps(field.default)
     # The docstring of a setting is in the model, or in the base class that declares the setting.
-    meaning = next((found[name] for found in map(_docstrings, model.__mro__) if name in found), "")
+    sources = (_docstrings(each) for each in model.__mro__)
+    meaning = next((docstrings[name] for docstrings in sources if name in docstrings), "")
     return Description(name, default, _allowed(field.annotation, field.metadata), meaning)
 
 
 @cache
-def _docstrings(kind: type) -> dict[str, str]:
+def _docstrings(model_class: type) -> dict[str, str]:
     """Return the docstrings below the annotated names of a class, by name; empty if its source is not available."""
     # Pydantic can read the docstrings, too, but does so when a model is defined. Each import of evolve would take a
     # fifth longer, and most commands show no descriptions.
     try:
-        source = textwrap.dedent(inspect.getsource(kind))
+        source = textwrap.dedent(inspect.getsource(model_class))
     except (OSError, TypeError):  # a class that is implemented in C, or was typed at the prompt
         return {}
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)
-    found = {}
-    for setting, below in pairwise(definition.body):
-        if not (isinstance(setting, ast.AnnAssign) and isinstance(setting.target, ast.Name)):
-            continue
-        text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
-        if isinstance(text, str):
-            found[setting.target.id] = " ".join(text.split())
-    return found
+    docstrings = {}
+    # The docstring of a name is the statement after its annotation.
+    for statements in pairwise(definition.body):
+        match statements:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docstrings[name] = " ".join(text.split())
+    return docstrings
 
 
-def _allowed(kind: Any, metadata: Any = ()) -> str:
+def _allowed(annotation: Any, constraints: Any = ()) -> str:
     """Return the allowed values of a type in words, such as "0 to 1"; "" if it allows all values, as bool does.
 
-    metadata: The constraints of the type, such as its bounds.
+    constraints: Pydantic's metadata of the type, such as its bounds.
     """
-    origin = get_origin(kind)
-    parts = get_args(kind)
+    origin = get_origin(annotation)
+    parts = get_args(annotation)
     if origin is Annotated:
         # The other annotations, such as validators, have no limits to show.
         fields = (part for part in parts[1:] if isinstance(part, FieldInfo))
@@ -89,23 +90,24 @@ def _allowed(kind: Any, metadata: Any = ()) -> str:
     if origin is Literal:
         return " or ".join(json.dumps(part) for part in parts)
     if origin in (Union, UnionType):
-        words = ["true or false" if part is bool else _allowed(part) for part in parts if part is not NoneType]
+        types = [part for part in parts if part is not NoneType]
+        words = ["true or false" if each is bool else _allowed(each) for each in types]
         # A type without limits allows all its values, so the union has no limits to show.
         return " or ".join(words) if all(words) else ""
     if origin is tuple:
         allowed_parts = _allowed(parts[0])
         return f"each {allowed_parts}" if allowed_parts else ""
-    return _range(metadata)
+    return _range(constraints)
 
 
-def _range(metadata: Any) -> str:
+def _range(constraints: Any) -> str:
     """Return the range that constraints allow, such as "0 to 1"; "" without a bound below `_TYPE_LIMIT`."""
     shown = {}
-    for constraint in metadata:
+    for constraint in constraints:
         for name in ("ge", "gt", "le", "lt"):
             bound = getattr(constraint, name, None)
             if bound is not None and bound < _TYPE_LIMIT:
-                shown[name] = grouped(bound)
+                shown[name] = with_commas(bound)
     if "ge" in shown and "le" in shown:
         return f"{shown['ge']} to {shown['le']}"
     words = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
@@ -121,9 +123,10 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
     """
     tables = config.model_dump(mode="json", exclude_none=True)
     model: type[Options] | None = Config  # of the current section; None if its settings have no descriptions
-    lines, without_value = _purpose(Config), _without_value(Config, tables)
-    # TOML permits some characters that control a terminal, and a file may come from a stranger. So escape them: in the
-    # texts that tomli_w writes, an escape has the same value.
+    lines = _purpose(Config)
+    without_value = _without_value(Config, tables)  # of the current section
+    # TOML permits some characters that control a terminal, and a file may come from a stranger. So escape them: they
+    # are in quoted texts, where TOML reads an escape as the character.
     toml = "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08x}" for c in config.to_toml())
     # tomli_w writes an empty line before each header, and indents the items of arrays. So a line that begins with a
     # bracket is a header.

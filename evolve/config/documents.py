@@ -31,7 +31,7 @@ from evolve.errors import InputError
 MAX_EXPERIMENTS = 1000
 """The largest number of experiments in a sweep."""
 _MAX_CHARACTERS = 1_000_000  # of a TOML document
-_MAX_NAME = 255  # bytes of a name in most file systems; a hash replaces the end of a longer name
+_MAX_NAME_BYTES = 255  # the limit of most file systems; a hash replaces the end of a longer name
 _MAX_DEPTH = 32  # levels of nested tables and arrays
 # `_LONG_KEY` finds a key of more than 100 parts. `tomllib` takes minutes for 100,000 parts, milliseconds for 100.
 _PART_OF_KEY = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
@@ -58,7 +58,7 @@ def read_table(text: str, source: str) -> Table:
     return table
 
 
-# All seeds of an experiment store the same text, and a page about 1,000 runs reads it 3,000 times.
+# Cached, because all seeds of an experiment store the same text, and a page about 1,000 runs reads it 3,000 times.
 _loads = lru_cache(maxsize=16)(tomllib.loads)
 
 
@@ -115,7 +115,7 @@ def set_key(table: Table, key: str, value: object) -> None:
         value: Any TOML value. For a section of `NAMED_SECTIONS`, a text is the name of the section.
 
     Raises:
-        InputError: The key is not a text. Or a part of the key names no table.
+        InputError: The key is not a text, or a part before the last one names a value that is no table.
     """
     if not isinstance(key, str):
         raise InputError("experiment", "settings whose names are texts", repr(key))
@@ -141,14 +141,15 @@ def read_assignment(text: str) -> tuple[str, object]:
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
         raise InputError("--set", "section.key=value", text)
     try:
-        found = _parsed(f"value = {value}", "--set")
+        table = _parsed(f"value = {value}", "--set")
     except ValueError:
-        found = {}
-    # A second line in the value may set another key. No setting is a date, but a date may name a directory.
-    if found.keys() != {"value"} or isinstance(found["value"], date | time):
+        table = {}
+    # The value is plain text if it is not valid TOML, has a second line that sets another key, or is a date. No setting
+    # is a date, but a date may name a directory.
+    if table.keys() != {"value"} or isinstance(table["value"], date | time):
         return key.strip(), value.strip()
-    _check_values(found, "--set")
-    return key.strip(), found["value"]
+    _check_values(table, "--set")
+    return key.strip(), table["value"]
 
 
 def experiments(table: Table, title: str) -> list[Config]:
@@ -163,8 +164,8 @@ def experiments(table: Table, title: str) -> list[Config]:
         InputError: An experiment or the sweep is invalid.
     """
     configs = []
-    for name, point in points(table):
-        config = parse(Config, point)
+    for name, experiment in experiment_tables(table):
+        config = parse(Config, experiment)
         if config.output.directory == "":
             raise InputError("output.directory", "a directory", "an empty text")
         # With a directory for each experiment of a sweep, two run files never have the same path.
@@ -183,35 +184,35 @@ def _check_storable(config: Config) -> None:
         raise InputError("output.directory", "a directory", repr(directory))
     # A run file stores the experiment as this text, and `read_table` reads it back.
     everything = config.to_toml()
-    # Python turns an argument of the command line, or the name of a file, that is not UTF-8 into text that UTF-8 cannot
-    # encode.
+    # Python reads an argument or a file name that is not UTF-8 as a text that cannot be encoded.
     for name, text in (("output.directory", directory), ("experiment", everything)):
         try:
             text.encode()
         except UnicodeEncodeError as error:
+            # The wrong characters, and up to 40 characters on both sides.
             raise InputError(name, "text in UTF-8", text[max(0, error.start - 40) : error.end + 40]) from None
     read_table(everything, "experiment")
 
 
-def points(table: Table) -> list[tuple[str, Table]]:
+def experiment_tables(table: Table) -> list[tuple[str, Table]]:
     """Return the name and the table of each experiment of a sweep. Without a sweep, the name is empty.
 
     Raises InputError if `sweep` is not a table of lists, has more than `MAX_EXPERIMENTS` combinations, or gives two
     combinations the same name.
     """
-    chosen = combinations(table.get("sweep", {}))
-    found = []
-    for values in chosen:
-        # `plain` makes a deep copy, so the points share no table.
-        point: Table = plain({key: value for key, value in table.items() if key != "sweep"})
-        # A table is set first, so that it does not replace settings inside it.
+    swept = combinations(table.get("sweep", {}))
+    tables = []
+    for values in swept:
+        # `plain` makes a deep copy, so the experiments share no table.
+        experiment: Table = plain({key: value for key, value in table.items() if key != "sweep"})
+        # Set keys with fewer parts first: "network" replaces the whole table, in which "network.hidden" is then set.
         for key in sorted(values, key=lambda key: key.count(".")):
-            value, section = plain(values[key]), point.get(key)
+            value, section = plain(values[key]), experiment.get(key)
             if lacks_name(key, value) and isinstance(section, dict):
                 value = section | value
-            set_key(point, key, value)
-        found.append(point)
-    return list(zip(_names(chosen), found, strict=True))
+            set_key(experiment, key, value)
+        tables.append(experiment)
+    return list(zip(_names(swept), tables, strict=True))
 
 
 def lacks_name(section: str, value: object) -> bool:
@@ -220,7 +221,7 @@ def lacks_name(section: str, value: object) -> bool:
 
 
 def combinations(grid: Any) -> list[dict[str, Any]]:
-    """Return the values of each experiment of a sweep, by dotted keys. Raises InputError as `points` does."""
+    """Return the swept values of each experiment, by dotted keys. Raises InputError as `experiment_tables` does."""
     if not isinstance(grid, dict):
         raise InputError("sweep", "a table of lists", grid)
     lists = _lists(grid)
@@ -231,33 +232,34 @@ def combinations(grid: Any) -> list[dict[str, Any]]:
     return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
 
 
-def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
+def override(table: Table, assignments: Sequence[tuple[str, object]]) -> None:
     """Set keys in a table, and remove these keys from the sweep in the table.
 
     Args:
         table: The table, changed in place.
-        given: Dotted keys and their values; a key may begin with "sweep.".
+        assignments: Dotted keys and their values; a key may begin with "sweep.".
 
     Raises:
-        InputError: The sweep sets one of the keys, too, or replaces the table around it.
+        InputError: The new sweep sets one of the keys, too, or replaces the table around it.
     """
-    swept = [(key, value) for key, value in given if key.partition(".")[0] == "sweep"]
+    swept = [(key, value) for key, value in assignments if key.partition(".")[0] == "sweep"]
     # strategy = "ga" sets strategy.name only, so a sweep over other settings of the strategy remains.
-    single = [(swept_key(key, [value]), value) for key, value in given if key.partition(".")[0] != "sweep"]
-    # A flag overrides the sweep of the file. So its key leaves this sweep before the sweep of the flags is added.
+    single = [(swept_key(key, [value]), value) for key, value in assignments if key.partition(".")[0] != "sweep"]
+    # Remove the keys from the sweep of the file first. `swept` may then add keys to the sweep.
     for key, value in single:
         _remove_from_sweep(table, key)
         set_key(table, key, value)
     for key, value in swept:
         set_key(table, key, value)
-    # Each flag must have an effect in all experiments. `points` has lists in place of tuples, as `plain` has.
-    own = flatten(plain({key: value for key, value in table.items() if key != "sweep"}))
-    for _, point in points(table):
-        values = flatten(point)
+    # Each key must have its new value in all experiments. `plain` makes lists of tuples, as `experiment_tables` does.
+    expected = flatten(plain({key: value for key, value in table.items() if key != "sweep"}))
+    for _, experiment in experiment_tables(table):
+        values = flatten(experiment)
         for key, _ in single:
-            # A flag may set a table, such as "env.kwargs". Compare as texts, because NaN differs from itself.
-            inside = {each: value for each, value in own.items() if f"{each}.".startswith(f"{key}.")}
-            if any(repr(values.get(each)) != repr(value) for each, value in inside.items()):
+            # The key itself, or all keys inside it if its value is a table, such as "env.kwargs".
+            inside = [each for each in expected if f"{each}.".startswith(f"{key}.")]
+            # Compare as texts, because NaN differs from itself.
+            if any(repr(values.get(each)) != repr(expected[each]) for each in inside):
                 raise InputError.plainly(key, f"{key} is given twice: as a setting, and in the sweep.")
 
 
@@ -273,17 +275,17 @@ def _remove_from_sweep(table: Table, key: str) -> None:
 
 
 def _remove(grid: Table, key: str) -> None:
-    """Remove a dotted key from a sweep, which has the key as one text, "strategy.name", or in nested tables."""
+    """Remove a dotted key from a sweep, where it is one text, "strategy.name", or a key inside a table "strategy"."""
     grid.pop(key, None)
-    section, _, rest = key.partition(".")
+    section, _, inner_key = key.partition(".")
     if isinstance(grid.get(section), dict):
-        _remove(grid[section], rest)
+        _remove(grid[section], inner_key)
 
 
 def swept_key(key: str, values: Sequence[Any]) -> str:
-    """Return the key that these values of `key` set. Texts for a section set, for example, "strategy.name"."""
-    is_named = key in NAMED_SECTIONS and all(isinstance(value, str) for value in values)
-    return f"{key}.{NAMED_SECTIONS[key]}" if is_named else key
+    """Return the key that these values of `key` set. For example, texts for "strategy" set "strategy.name"."""
+    are_names = key in NAMED_SECTIONS and all(isinstance(value, str) for value in values)
+    return f"{key}.{NAMED_SECTIONS[key]}" if are_names else key
 
 
 def _lists(grid: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -298,14 +300,14 @@ def _lists(grid: Mapping[str, Any]) -> dict[str, list[Any]]:
     return lists
 
 
-def _names(chosen: list[dict[str, Any]]) -> list[str]:
-    """Return a directory name for each experiment, made of its values: survivors=8,plasticity=0.1.
+def _names(swept: list[dict[str, Any]]) -> list[str]:
+    """Return a directory name for each experiment, made of its swept values: survivors=8,plasticity=0.1.
 
     For a value that is a table, the name has the values inside it. If two names would then be equal, all names also
     have the keys inside their tables. Raises InputError if two names are still equal.
     """
-    for keyed in (False, True):
-        names = [_name(values, keyed) for values in chosen]
+    for with_keys in (False, True):
+        names = [_name(values, with_keys) for values in swept]
         if len(set(names)) == len(names):
             return names
     expected = "combinations that differ in letters and digits, which name their directories"
@@ -313,24 +315,24 @@ def _names(chosen: list[dict[str, Any]]) -> list[str]:
     raise InputError("sweep", expected, f"two of the name {repeated}")
 
 
-def _name(values: Mapping[str, Any], keyed: bool) -> str:
-    """Return the directory name of one combination. keyed: whether the text of a table has its keys, too."""
+def _name(values: Mapping[str, Any], with_keys: bool) -> str:
+    """Return the directory name of one experiment. with_keys: Whether the text of a table has its keys, too."""
     # The last part of a dotted key is enough, unless two keys of the sweep have the same last part.
-    last = [key.rpartition(".")[2] for key in values]
-    names = [short if last.count(short) == 1 else key for short, key in zip(last, values, strict=True)]
+    last_parts = [key.rpartition(".")[2] for key in values]
+    names = [part if last_parts.count(part) == 1 else key for part, key in zip(last_parts, values, strict=True)]
     # Keep letters, digits, "." and "+"; \w also matches "_".
-    texts = [re.sub(r"[^\w.+]|_", "-", _text(value, keyed)) for value in values.values()]
+    texts = [re.sub(r"[^\w.+]|_", "-", _text(value, with_keys)) for value in values.values()]
     name = ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
     whole = name.encode(errors="replace")
-    if len(whole) <= _MAX_NAME:
+    if len(whole) <= _MAX_NAME_BYTES:
         return name
     # The dash and the digits of the hash need 17 bytes. If the cut divides a character, its first bytes are dropped.
-    return f"{whole[: _MAX_NAME - 17].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:16]}"
+    return f"{whole[: _MAX_NAME_BYTES - 17].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:16]}"
 
 
-def _text(value: Any, keyed: bool) -> str:
+def _text(value: Any, with_keys: bool) -> str:
     if isinstance(value, dict):
-        value = [f"{key}-{_text(part, keyed)}" if keyed else part for key, part in value.items()]
+        value = [f"{key}-{_text(part, with_keys)}" if with_keys else part for key, part in value.items()]
     if isinstance(value, list):
-        return "-".join(_text(part, keyed) for part in value)
+        return "-".join(_text(part, with_keys) for part in value)
     return str(value)

@@ -1,4 +1,8 @@
-"""`Options` is the base class of all tables of settings. Here are also the types of settings, and their errors."""
+"""`Options` is the base class of all tables of settings. `parse` validates a table.
+
+The types of settings, such as `Duration`, have validators. An error of a validator becomes an `InputError`, see
+`validate_or_explain`. `plain` and `flatten` change tables.
+"""
 
 import difflib
 import math
@@ -8,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -17,7 +21,7 @@ from pydantic_core import ErrorDetails
 
 from evolve.errors import EvolveError, InputError, sanitize
 
-_OBSERVED = re.compile(r"mean_observation_(0|[1-9][0-9]{0,8})")
+_MEAN_OBSERVATION = re.compile(r"mean_observation_(0|[1-9][0-9]{0,8})")
 OBJECT_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 """The name of an object in a module, `module:object`."""
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -41,20 +45,29 @@ def seconds(duration: str) -> float:
     match = _DURATION.fullmatch(re.sub(r"^[\d.]+$", r"\g<0>s", duration.strip()))
     if match is None or not any(match.groups()):
         raise ValueError(_A_DURATION)
-    days, hours, minutes, rest = (float(part or 0) for part in match.groups())
-    return 86400 * days + 3600 * hours + 60 * minutes + rest
+    days, hours, minutes, remainder = (float(part or 0) for part in match.groups())
+    return 86400 * days + 3600 * hours + 60 * minutes + remainder
 
 
-def grouped(number: float) -> str:
+def with_commas(number: float) -> str:
     """Return a number with commas between thousands: "100,000", "0.5"."""
     return f"{number:,}" if isinstance(number, int) else f"{number:,.15g}"
 
 
+def is_lenient(info: pydantic.ValidationInfo) -> bool:
+    """Return whether `parse` was called with `lenient`. There is no context if a model is made without `parse`."""
+    return bool((info.context or {}).get("lenient"))
+
+
+# The validators. The text of a ValueError is the expected value of the setting.
+
+
 def _duration(value: Any, info: pydantic.ValidationInfo) -> str:
-    text = f"{value:.15g}s" if isinstance(value, int | float) and not isinstance(value, bool) else value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    text = f"{value:.15g}s" if is_number else value
     if not isinstance(text, str):
         raise ValueError(_A_DURATION)
-    if not (info.context or {}).get("lenient"):  # a file of an earlier version may have "1h30"
+    if not is_lenient(info):  # a file of an earlier version may have "1h30"
         seconds(text)
     return text
 
@@ -73,9 +86,9 @@ def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
 
 def quantile_of(fitness: str) -> float | None:
     """Return the quantile that a setting `fitness` names, such as 0.2 for "quantile:0.2"; None if it names none."""
-    name, _, share = fitness.partition(":")
     if fitness in ("min", "median"):
         return 0.0 if fitness == "min" else 0.5
+    name, _, share = fitness.partition(":")
     try:
         # NaN fails the comparison below. So "quantile:nan" names no quantile, either.
         quantile = float(share) if name == "quantile" else math.nan
@@ -109,22 +122,22 @@ def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def observation_index(metric: str) -> int | None:
     """Return N for the metric "mean_observation_N"; None for other metrics."""
-    found = _OBSERVED.fullmatch(metric)
-    return None if found is None else int(found[1])
+    match = _MEAN_OBSERVATION.fullmatch(metric)
+    return None if match is None else int(match[1])
 
 
-def writable(value: Any) -> Any:
-    """Return the value if TOML can represent it exactly. Raises ValueError otherwise."""
-    if not _is_writable(value):
+def check_toml_value(value: Any) -> Any:
+    """Return the value unchanged. Raises ValueError if TOML cannot represent it exactly."""
+    if not _is_toml_value(value):
         raise ValueError("text, finite numbers of at most 64 bits, booleans, lists and tables")
     return value
 
 
-def _is_writable(value: Any) -> bool:
+def _is_toml_value(value: Any) -> bool:
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_writable(part) for key, part in value.items())
+        return all(isinstance(key, str) and _is_toml_value(part) for key, part in value.items())
     if isinstance(value, list):
-        return all(map(_is_writable, value))
+        return all(map(_is_toml_value, value))
     # Python counts booleans as integers, so they are accepted here.
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
@@ -138,28 +151,25 @@ _LARGEST_BOUND = {"uniform": 1e300, "log_uniform": 1e300, "integers": 2**52}
 
 def _distributions(table: dict[str, Any], info: pydantic.ValidationInfo) -> dict[str, Any]:
     """Return a table of distributions with bounds as lists of one type. Raises InputError, which names the argument."""
-    # `evaluation_randomize` is in no section.
-    at = "env.randomize" if info.field_name == "randomize" else str(info.field_name)
-    return {name: _distribution(f"{at}.{name}", given) for name, given in table.items()}
+    # The other field, `evaluation_randomize`, is in no section.
+    field = "env.randomize" if info.field_name == "randomize" else str(info.field_name)
+    return {name: _distribution(f"{field}.{name}", distribution) for name, distribution in table.items()}
 
 
-def _distribution(key: str, given: Any) -> dict[str, Any]:
-    if not (isinstance(given, Mapping) and len(given) == 1):
-        raise InputError(key, _DISTRIBUTION, given)
-    ((kind, values),) = given.items()
+def _distribution(key: str, distribution: Any) -> dict[str, Any]:
+    if not (isinstance(distribution, Mapping) and len(distribution) == 1):
+        raise InputError(key, _DISTRIBUTION, distribution)
+    ((kind, values),) = distribution.items()
     listed = list(values) if isinstance(values, list | tuple) else []
     if kind == "choice":
-        try:
-            if not listed:
-                raise ValueError
-            return {kind: writable(listed)}
-        except ValueError:
-            raise InputError(f"{key}.choice", "a list of texts, finite numbers, booleans or tables", values) from None
+        if not listed or not _is_toml_value(listed):
+            raise InputError(f"{key}.choice", "a list of texts, finite numbers, booleans or tables", values)
+        return {kind: listed}
     if kind not in _LARGEST_BOUND:
-        raise InputError(key, _DISTRIBUTION, given, nearest(str(kind), [*_LARGEST_BOUND, "choice"]))
+        raise InputError(key, _DISTRIBUTION, distribution, suggest(str(kind), [*_LARGEST_BOUND, "choice"]))
     # Python counts booleans as integers, but a boolean is not a bound.
-    numbers = int if kind == "integers" else int | float
-    is_pair = len(listed) == 2 and all(isinstance(x, numbers) and not isinstance(x, bool) for x in listed)
+    number_type = int if kind == "integers" else int | float
+    is_pair = len(listed) == 2 and all(isinstance(x, number_type) and not isinstance(x, bool) for x in listed)
     smallest = 1e-300 if kind == "log_uniform" else -_LARGEST_BOUND[kind]
     if not (is_pair and smallest <= listed[0] < listed[1] <= _LARGEST_BOUND[kind]):
         limits = {"integers": "whole numbers up to 2**52", "log_uniform": "numbers above 0"}.get(kind, "numbers")
@@ -176,7 +186,7 @@ Fitness = Annotated[str, BeforeValidator(_fitness)]
 Table = dict[str, Any]
 """Settings by name. As in a TOML table, the values are texts, numbers, booleans, lists and tables."""
 
-Kwargs = Annotated[Table, AfterValidator(writable)]
+Kwargs = Annotated[Table, AfterValidator(check_toml_value)]
 """Keyword arguments of an environment or a wrapper."""
 
 Distributions = Annotated[Table, AfterValidator(_distributions)]
@@ -216,7 +226,7 @@ class Options(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _complete(cls, table: Any) -> Any:
+    def _normalize(cls, table: Any) -> Any:
         """Return a table with the current names of its settings, and with tuples for settings that are tuples.
 
         A text in place of the table becomes a table with the setting `text_sets`.
@@ -225,11 +235,11 @@ class Options(BaseModel):
             return {cls.text_sets: table}
         if not isinstance(table, Mapping):
             return table
-        # If a table has both names, the alias stays, and is refused as unknown, because neither value may win silently.
+        # If a table has both names, keep the alias, which is then refused as unknown: no value may win silently.
         names = {old: new for old, new in cls.aliases.items() if new in cls.model_fields and new not in table}
-        current = {names.get(key, key): value for key, value in table.items()}
+        renamed = {names.get(key, key): value for key, value in table.items()}
         fields: Mapping[Any, FieldInfo] = cls.model_fields
-        return {key: _with_tuples(value, fields.get(key)) for key, value in current.items()}
+        return {key: _with_tuples(value, fields.get(key)) for key, value in renamed.items()}
 
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
@@ -243,7 +253,7 @@ class Options(BaseModel):
 
 
 def _with_tuples(value: Any, field: FieldInfo | None) -> Any:
-    """Return a list from TOML as a tuple, if its setting is a tuple without `strict=False`."""
+    """Return a value with tuples where its setting has tuples. With `strict=False`, Pydantic converts lists itself."""
     if field is None or any(getattr(each, "strict", None) is False for each in field.metadata):
         return value
     return _as_annotated(value, field.annotation)
@@ -253,15 +263,17 @@ def _as_annotated(value: Any, annotation: Any) -> Any:
     """Return a value with each list converted to a tuple if its annotation is a tuple, also inside the value."""
     # TOML has no tuples, and a strict model refuses a list for a tuple.
     if get_origin(annotation) in (Union, UnionType, Annotated):
-        kinds = [kind for kind in get_args(annotation) if get_origin(kind) in (tuple, list)]
-        annotation = kinds[0] if kinds else None
+        sequences = [each for each in get_args(annotation) if get_origin(each) in (tuple, list)]
+        annotation = sequences[0] if sequences else None
     parts = get_args(annotation)
     if not isinstance(value, list) or get_origin(annotation) not in (tuple, list) or not parts:
         return value
-    if len(parts) != len(value) or Ellipsis in parts:  # the model refuses a wrong number
+    # All items of tuple[T, ...] and of list[T] have the type T. So do items here if their number is wrong, which the
+    # model refuses later.
+    if len(parts) != len(value) or Ellipsis in parts:
         parts = (parts[0],) * len(value)
-    made = [_as_annotated(each, part) for each, part in zip(value, parts, strict=True)]
-    return tuple(made) if get_origin(annotation) is tuple else made
+    items = [_as_annotated(item, part) for item, part in zip(value, parts, strict=True)]
+    return tuple(items) if get_origin(annotation) is tuple else items
 
 
 class UnknownKeyError(InputError):
@@ -275,8 +287,8 @@ class UnknownKeyError(InputError):
 
     def __init__(self, key: str, known: Iterable[str], advice: str = "") -> None:
         self.known = list(known)
-        cure = advice or nearest(key.rpartition(".")[2], self.known)
-        # Not by InputError, which would say "expected …, got …".
+        cure = advice or suggest(key.rpartition(".")[2], self.known)
+        # Skip `InputError.__init__`, which would write "expected …, got …".
         EvolveError.__init__(self, sanitize(f"there is no setting {sanitize(key)}. {cure}".strip(), 4000))
         self.argument, self.expected, self.got, self.cure = key, "", "", ()
 
@@ -297,7 +309,7 @@ def fold(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 
-def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool = False) -> str:
+def suggest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool = False) -> str:
     """Return "Did you mean …?" for an unknown name. If no name is similar, list all names if there are at most 20.
 
     Args:
@@ -331,10 +343,10 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
     """
     # A validator may raise InputError. The error is not a ValueError, so Pydantic passes it on unchanged.
     validate = partial(model.model_validate, context={"lenient": lenient})
-    return explained(model, validate, dict(table), at)
+    return validate_or_explain(model, validate, dict(table), at)
 
 
-def explained(model: type[Model], validate: Callable[[Any], Model], table: Any, at: str = "") -> Model:
+def validate_or_explain(model: type[Model], validate: Callable[[Any], Model], table: Any, at: str = "") -> Model:
     """Return `validate(table)`. Raises an InputError about the first of Pydantic's errors, otherwise as `parse`."""
     try:
         return validate(table)
@@ -350,14 +362,14 @@ def explained(model: type[Model], validate: Callable[[Any], Model], table: Any, 
 
 def explain(model: type[BaseModel], invalid: ValidationError, at: str = "") -> InputError:
     """Return the first of Pydantic's errors as an InputError. at: The dotted path of the table."""
-    first, *more = invalid.errors()
-    path, known, _ = _walk(model, first["loc"])
+    first, *others = invalid.errors()
+    path, known, _ = _locate(model, first["loc"])
     key = ".".join([at, *path] if at else path)
     if first["type"] == "extra_forbidden":
         return UnknownKeyError(key, known)
     # Pydantic reports one error for each type that a setting may have: "true or false or 'auto'".
-    kinds = [_expected(model, error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
-    # A validator of another package need not say what it expects.
+    expected = [_expected(model, error) for error in (first, *others) if _locate(model, error["loc"]).path == path]
+    # The text of a validator of another package need not be an expected value.
     if first["type"] in ("value_error", "assertion_error") and not model.__module__.startswith("evolve."):
         message = re.sub(r"^(Value error|Assertion failed), ", "", first["msg"])
         return InputError.plainly(key, f"{key}: {message}, got {first['input']!r}")
@@ -371,28 +383,28 @@ def explain(model: type[BaseModel], invalid: ValidationError, at: str = "") -> I
             cure = f"Write {float(first['input'])}."  # TOML has 0.2 but not .2
     if path[-1:] == ["kwargs"] and first["type"] == "value_error":
         cure = "Objects are made in a module of yours: by a function that env.id names, or by a wrapper class."
-    return InputError(key, " or ".join(dict.fromkeys(kinds)), got, cure)
+    return InputError(key, " or ".join(dict.fromkeys(expected)), got, cure)
 
 
 def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
     """Return the expected value that one of Pydantic's errors states."""
     if error["type"] in ("model_type", "tuple_type"):
-        annotation = _walk(model, error["loc"])[2]
+        annotation = _locate(model, error["loc"]).annotation
         inner = _model_in(annotation)
         if error["type"] == "model_type":
-            return _described(inner or model)
+            return _table_text(inner or model)
         if inner is not None:
-            return f"a list, each {_described(inner)}"
+            return f"a list, each {_table_text(inner)}"
         return 'a list of names, such as ["x"]' if _is_list_of_names(annotation) else "a list, such as [1, 4]"
     words = _EXPECTED.get(error["type"])
     if words is not None:
         limits = error.get("ctx", {}).items()
-        shown = {name: grouped(value) if isinstance(value, int | float) else value for name, value in limits}
-        return words.format(**shown)
+        texts = {name: with_commas(value) if isinstance(value, int | float) else value for name, value in limits}
+        return words.format(**texts)
     return re.sub(r"^(Value error, |Input should be )", "", error["msg"])
 
 
-def _described(model: type[BaseModel]) -> str:
+def _table_text(model: type[BaseModel]) -> str:
     """Return the description of a table by its settings, and of the text in its place, see `text_sets`."""
     text = f"the {model.text_sets} alone, or " if issubclass(model, Options) and model.text_sets else ""
     return f"{text}a table with {', '.join(model.model_fields)}"
@@ -406,8 +418,14 @@ def _is_list_of_names(annotation: Any) -> bool:
     return any(_is_list_of_names(part) for part in parts)
 
 
-def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str], Any]:
-    """Return the path of a setting, the allowed keys of its table, and the annotation of the setting.
+class _Location(NamedTuple):
+    path: list[str]  # the names of the setting and of the tables around it
+    known: list[str]  # the allowed keys of its table
+    annotation: Any
+
+
+def _locate(model: type[BaseModel], location: tuple[int | str, ...]) -> _Location:
+    """Return the location of a setting in a model.
 
     location: Pydantic's path. The result leaves out Pydantic's names for the types of a union.
     """
@@ -418,14 +436,14 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list
     for part in location:
         if isinstance(part, int):
             path.append(str(part))
-        # A text below a setting without a model is left out: it names a type of a union, for example.
+        # Leave out a text after a setting that has no model: it names a type of a union, for example.
         elif inner is not None:
             path.append(part)
             known = list(inner.model_fields)
             field = inner.model_fields.get(part)
             annotation = annotation if field is None else field.annotation
             inner = None if field is None else _model_in(annotation)
-    return path, known, annotation
+    return _Location(path, known, annotation)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -433,9 +451,9 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for part in get_args(annotation):
-        found = _model_in(part)
-        if found is not None:
-            return found
+        model = _model_in(part)
+        if model is not None:
+            return model
     return None
 
 

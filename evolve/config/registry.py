@@ -3,8 +3,8 @@
 A `Choice` is the section of an experiment that names a kind. Other Python packages add kinds by entry points. A module
 without a package adds a kind by the name `module:object`.
 
-`advice` answers an unknown setting. It proposes a setting of the same name in another section, or the setting that has
-this name in another tool.
+`advice` is the answer to an unknown setting. It proposes a setting of the same name in another section, or the setting
+of the same meaning if the name is of another tool.
 """
 
 import difflib
@@ -26,14 +26,14 @@ import tomli_w
 from pydantic import Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from evolve.config.options import OBJECT_NAME, Options, Table, fold, nearest, parse, writable
+from evolve.config.options import OBJECT_NAME, Options, Table, check_toml_value, fold, parse, suggest
 from evolve.errors import FAILURES, SOURCE, InputError, one_line
 
 _HERE = str(SOURCE / "evolve") + os.sep  # with a separator, because another package may be called evolve_…
 
 
 class UnknownOptions(Options):
-    """Options of a kind that is not installed here, or does not accept them.
+    """Options that cannot be validated here: the kind is not installed, or does not accept them.
 
     They stay unchanged, so that the experiment can be inspected.
     """
@@ -43,7 +43,7 @@ class UnknownOptions(Options):
     @model_validator(mode="before")
     @classmethod
     def _check(cls, table: Any) -> Any:
-        return writable(table)
+        return check_toml_value(table)
 
 
 @dataclass(frozen=True)
@@ -75,25 +75,25 @@ Kind = tuple[type[Options], Callable[..., Any]]
 @cache
 def entry_points_of(section: str) -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points of other packages that add kinds to a section, by name."""
-    found: dict[str, dict[str, EntryPoint]] = {}
+    # By name and value: a package may be found twice, and equal entry points count once.
+    by_name: dict[str, dict[str, EntryPoint]] = {}
     for point in entry_points(group=f"evolve.{section}"):
-        # A package may be found twice, so equal entry points count once.
-        found.setdefault(point.name, {})[point.value] = point
-    return {name: tuple(points.values()) for name, points in found.items()}
+        by_name.setdefault(point.name, {})[point.value] = point
+    return {name: tuple(points.values()) for name, points in by_name.items()}
 
 
 def points_of(section: str, name: str) -> tuple[EntryPoint, ...]:
     """Return the entry points that add a kind of this name to a section.
 
-    A name `module:object` is itself an entry point, so a kind needs no package.
+    The name `module:object` names the object of an entry point itself, so this kind needs no package.
     """
     if OBJECT_NAME.fullmatch(name):
         return (EntryPoint(name, name, f"evolve.{section}"),)
     return entry_points_of(section).get(name, ())
 
 
-def origin(point: EntryPoint) -> str:
-    """Return an entry point in words: its object, and its package if the package is known."""
+def origin_text(point: EntryPoint) -> str:
+    """Return the origin of an entry point in words: its object, and its package if the package is known."""
     return point.value + (f" of the package {point.dist.name}" if point.dist is not None else "")
 
 
@@ -104,27 +104,27 @@ def load(points: Sequence[EntryPoint], argument: str) -> Kind:
     """
     point = points[0]
     if len(points) > 1:
-        got = f"{point.name}, which is {' and '.join(map(origin, points))}"
+        got = f"{point.name}, which is {' and '.join(map(origin_text, points))}"
         raise InputError(argument, "a name that one package adds", got, "Uninstall all but one.")
     expected = f"{point.value} to be a pair (options, kind), options a subclass of evolve.config.Options"
     try:
-        found = point.load()
+        loaded = point.load()
     except FAILURES as error:  # the imported module runs arbitrary code
         got = f"{point.name}, which cannot be loaded ({one_line(error)})"
-        # The module itself, or a package around it, is missing. Otherwise one of its own imports has failed.
+        # Whether the module itself or a package around it is missing. Otherwise one of its own imports has failed.
         is_absent = isinstance(error, ModuleNotFoundError) and f"{point.module}.".startswith(f"{error.name}.")
         cure = "Modules are looked for in the working directory and on PYTHONPATH." if is_absent else ""
         raise InputError(argument, expected, got, cure) from error
-    if isinstance(found, tuple) and len(found) == 2:
-        options, kind = found
+    if isinstance(loaded, tuple) and len(loaded) == 2:
+        options, kind = loaded
         if isinstance(options, type) and issubclass(options, Options) and callable(kind):
             _check_defaults(options, point.value, argument)
             return options, kind
-    raise InputError(argument, expected, repr(found))
+    raise InputError(argument, expected, repr(loaded))
 
 
 def _check_defaults(options: type[Options], kind: str, argument: str) -> None:
-    """Raise InputError if TOML cannot hold the defaults of options, so that a run file could not be read."""
+    """Raise InputError if the defaults of options cannot be written as TOML and read back, as a run file needs it."""
     expected = f"options of {kind} whose defaults can be read back from TOML, without an option called name"
     if "name" in options.model_fields:
         raise InputError(argument, expected, "the option name")
@@ -133,7 +133,8 @@ def _check_defaults(options: type[Options], kind: str, argument: str) -> None:
     except ValidationError:  # an option without a default
         return
     try:
-        parse(options, tomllib.loads(tomli_w.dumps(defaults.model_dump(mode="json", exclude_none=True))), lenient=True)
+        text = tomli_w.dumps(defaults.model_dump(mode="json", exclude_none=True))
+        parse(options, tomllib.loads(text), lenient=True)
     except (TypeError, ValueError, InputError) as error:
         raise InputError(argument, expected, error if isinstance(error, InputError) else one_line(error)) from error
 
@@ -148,7 +149,7 @@ class ImportedOnDemand(Mapping[str, Value]):
 
     Args:
         package: The package of the modules.
-        locations: The module, and the object in it, by name. Several objects make a tuple.
+        locations: By name: the module and the object in it. If several objects follow, the value is their tuple.
     """
 
     def __init__(self, package: str, locations: Mapping[str, tuple[str, ...]]) -> None:
@@ -157,8 +158,8 @@ class ImportedOnDemand(Mapping[str, Value]):
 
     def __getitem__(self, name: str) -> Value:
         module, *objects = self._locations[name]
-        found = tuple(getattr(import_module(f"{self._package}.{module}"), each) for each in objects)
-        return cast("Value", found if len(found) > 1 else found[0])
+        values = tuple(getattr(import_module(f"{self._package}.{module}"), each) for each in objects)
+        return cast("Value", values if len(values) > 1 else values[0])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._locations)
@@ -185,7 +186,7 @@ class Registry:
         kinds: The built-in kinds by name.
         contract: The protocol or base class of the networks or strategies that the kinds make.
         aliases: Other names of kinds, such as old ones. `Choice.name` is always the current name.
-        proposals: The kinds to propose, by their names in other tools, as `fold` spells these names.
+        proposals: The kind to propose for a name of another tool, by this name as `fold` writes it.
     """
 
     section: str
@@ -193,7 +194,7 @@ class Registry:
     contract: type
     aliases: Mapping[str, str] = field(default_factory=dict)
     proposals: Mapping[str, str] = field(default_factory=dict)
-    _names: dict[type, str] = field(default_factory=dict, init=False)  # by the classes of objects from `make`
+    _names: dict[type, str] = field(default_factory=dict, init=False)  # of kinds, by the classes that `make` made
 
     def __post_init__(self) -> None:
         REGISTRIES[self.section] = self
@@ -233,11 +234,13 @@ class Registry:
 
     def kind(self, section: Section) -> Any:
         """Return the class or function that a section names. Raises InputError for an invalid name or option."""
-        return self._entry(self.parse(section).name)[1]
+        _, kind = self._entry(self.parse(section).name)
+        return kind
 
     def options_class(self, section: Section) -> type[Options]:
         """Return the class of the options of the kind that a section names. Raises InputError for an unknown name."""
-        return self._entry(self._name(section))[0]
+        options_class, _ = self._entry(self._name(section))
+        return options_class
 
     def make(self, section: Section, *arguments: Any) -> Any:
         """Make the network or strategy that a section describes: call its kind with the options and `arguments`.
@@ -305,13 +308,13 @@ class Registry:
             got = f"{self._name(section)}, whose {method} fails ({one_line(error)}{_line_of(error)})"
             raise InputError(self._argument, self._expected(self.contract), got) from error
 
-    def shadowing(self, section: Section) -> str | None:
+    def warning_of_shadowed(self, section: Section) -> str | None:
         """Return a warning if a section names a built-in kind, and another package adds a kind of this name."""
         name = self._name(section)
         points = points_of(self.section, name) if name in self.kinds else ()
         if not points:
             return None
-        return f"{self._argument}: {name} is evolve's own, not {origin(points[0])}, which needs another name"
+        return f"{self._argument}: {name} is evolve's own, not {origin_text(points[0])}, which needs another name"
 
     @property
     def _argument(self) -> str:
@@ -339,7 +342,7 @@ class Registry:
         points = points_of(self.section, name)
         if not points:
             known = [*self.kinds, *entry_points_of(self.section)]
-            cure = nearest(self.proposals.get(fold(name), name), known, listed=True)
+            cure = suggest(self.proposals.get(fold(name), name), known, listed=True)
             if not cure.startswith("Did you mean"):  # probably a kind of another package
                 cure = f"{cure} Or install the package that adds it, or name your own module:object.".lstrip()
             raise InputError(self._argument, f"a known {self.section}", name, cure)
@@ -361,10 +364,10 @@ def registry_of(section: str) -> Registry:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return the last line of the user's code in the traceback of an exception, in words; "" if there is none."""
-    # Leave out evolve, pydantic (the base of options), and the generated methods of data classes, in a file "<string>".
-    here = _HERE, os.path.dirname(pydantic.__file__), "<"
-    lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(here)]
+    """Return the last line of the user's code in the traceback of an exception, in words; "" without such a line."""
+    # Leave out evolve, pydantic (the base of options), and the methods that data classes generate in a file "<string>".
+    not_theirs = (_HERE, os.path.dirname(pydantic.__file__), "<")
+    lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(not_theirs)]
     return f", line {lines[-1].lineno} of {os.path.basename(lines[-1].filename)}" if lines else ""
 
 
@@ -389,8 +392,8 @@ _ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "wo
 
 
 @cache
-def meanings() -> dict[str, str]:
-    """Return a dictionary from names in other tools, as `fold` spells them, to our settings or sentences of advice."""
+def foreign_names() -> dict[str, str]:
+    """Return our settings, or sentences of advice, by the names of settings in other tools, as `fold` writes them."""
     text = Path(__file__).with_name("foreign_names.toml").read_text(encoding="utf-8")
     return {fold(foreign): ours for ours, names in tomllib.loads(text).items() for foreign in names}
 
@@ -403,26 +406,28 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
         table: The sections that name the network and the strategy.
         fields: The settings and sections of an experiment.
     """
-    # Networks and strategies have a name, but an environment has an id. A key without a section is equal to its name.
+    # Networks and strategies have a name, but an environment has an id.
     name = "id" if key == "env.name" else key.rpartition(".")[2]
     # First look for the name, correct or misspelt, among the names in other tools.
-    similar = difflib.get_close_matches(fold(name), meanings(), n=1, cutoff=0.92)
-    meant = meanings()[similar[0]] if similar else name
+    similar = difflib.get_close_matches(fold(name), foreign_names(), n=1, cutoff=0.92)
+    meant = foreign_names()[similar[0]] if similar else name
     if " " in meant:  # a sentence of advice
         return meant
+    # A key without a section may be a misspelt argument.
     if key == name and (close := difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=0.75)):
         return f"Did you mean the argument {close[0]} of evolve.train?"
-    # Then look for settings of this name or this meaning: in all sections, and in all networks and strategies.
+    # Then look for settings of this name, or with the name that is meant, in all sections, networks and strategies.
     sections = {section: _names_in(section, field.annotation, table) for section, field in fields.items()}
     for each in (name, meant):
-        if found := _did_you_mean(_keys_named(each, sections)) or _kinds_with(each, sections, table):
-            return found
+        if answer := _did_you_mean(_keys_named(each, sections)) or _kinds_with(each, sections, table):
+            return answer
     if key != name:  # the caller proposes similar settings of the section
         return ""
-    # At last look for similar names in all sections.
-    known = dict.fromkeys(each for section, names in sections.items() for each in (section, *names))
-    close = difflib.get_close_matches(name, known, n=3)
-    return _did_you_mean([key for each in close for key in _keys_named(each, sections)])
+    # At last look for similar names of sections and settings.
+    keys: list[str] = []
+    for similar_name in difflib.get_close_matches(name, set(sections).union(*sections.values()), n=3):
+        keys += _keys_named(similar_name, sections)
+    return _did_you_mean(keys)
 
 
 def _did_you_mean(keys: Sequence[str]) -> str:

@@ -19,10 +19,10 @@ RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "eval
                 "evaluation_randomize", "compute", "output")  # fmt: skip
 """Top-level keys that cannot change the result of a generation with a given seed."""
 NAMED_SECTIONS = {"env": "id", "network": "name", "strategy": "name", "output": "directory"}
-"""By section: the key that a text instead of a table sets. `network = "mlp"` means `network.name = "mlp"`."""
+"""By section: the key that a text in place of the table sets. `network = "mlp"` means `network.name = "mlp"`."""
 MOST_SLOTS = 2**16
 """The largest number of episodes that one process may step together."""
-_DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
+_DEFAULT_NAMES = {"network": "hebbian-dag", "strategy": "prune"}
 """The network and the strategy of an experiment that does not name them."""
 
 
@@ -103,14 +103,14 @@ class EnvOptions(Options):
         table = self.model_dump(mode="json", exclude_none=True)
         if changes.get("id", self.id) != self.id:
             table |= {"kwargs": {}, "randomize": {}, "wrappers": []}
-        given = {name: changes.get(name, {}) for name in ("kwargs", "randomize")}
+        new = {name: changes.get(name, {}) for name in ("kwargs", "randomize")}
         merged = {}
-        if all(isinstance(arguments, Mapping) for arguments in given.values()):  # otherwise `parse` refuses them
+        if all(isinstance(arguments, Mapping) for arguments in new.values()):  # otherwise `parse` refuses them
             for name, other in (("kwargs", "randomize"), ("randomize", "kwargs")):
                 # An argument stays unless `changes` empties its table, or has the argument in the other table.
-                is_emptied = name in changes and not given[name]  # to randomize nothing, for example
-                kept = {} if is_emptied else {key: x for key, x in table[name].items() if key not in given[other]}
-                merged[name] = kept | dict(given[name])
+                is_emptied = name in changes and not new[name]  # to randomize nothing, for example
+                old = {} if is_emptied else table[name]
+                merged[name] = {key: value for key, value in old.items() if key not in new[other]} | dict(new[name])
         return options.parse(EnvOptions, table | dict(changes) | merged, "env")
 
 
@@ -165,7 +165,7 @@ class ComputeOptions(Options):
 
 
 class StartFromOptions(Options):
-    """The genome with which the search begins. A text is short for a table with `file` alone."""
+    """The genome with which the search begins. A text in place of the table is the `file`."""
 
     text_sets = "file"
     file: Annotated[str, Field(min_length=1)] | None = None
@@ -192,11 +192,11 @@ class StartFromOptions(Options):
             genome = f"genome {self.member} of the front"
         elif self.cell is not None:
             genome = f"elite of cell {','.join(map(str, self.cell))}"
-        named = "a given genome" if self.file is None else f"the {genome} of {self.file}"
-        return named if self.digest is None else f"{named} ({self.digest[:12]})"
+        start = "a given genome" if self.file is None else f"the {genome} of {self.file}"
+        return start if self.digest is None else f"{start} ({self.digest[:12]})"
 
     def is_same(self, other: "StartFromOptions | None") -> bool:
-        """Return whether two settings name one start. If both have digests, these decide, otherwise all other keys."""
+        """Return whether two settings name the same start: by their digests if both have one, otherwise by the rest."""
         if other is None:
             return False
         if self.digest and other.digest:
@@ -218,26 +218,23 @@ class OutputOptions(Options):
     much), so that each of them can be replayed."""
 
 
-def _choose(given: Any, info: ValidationInfo) -> Choice:
+def _choose(value: Any, info: ValidationInfo) -> Choice:
     """Return the choice of a section. The registry of the section validates it."""
     section = str(info.field_name)
-    # `options.parse` sets the context, which says whether to accept names and options that are invalid here. There is
-    # none if Python calls `Config(…)`.
-    lenient = bool((info.context or {}).get("lenient"))
-    return registry_of(section).parse(_named(section, given), lenient)
+    return registry_of(section).parse(_with_name(section, value), lenient=options.is_lenient(info))
 
 
-def _named(section: str, given: Any) -> Any:
-    """Return a section as a table with a name: a text is a name, and a table without a name has the default."""
-    if isinstance(given, str):
-        return {"name": given}
-    return {"name": _DEFAULTS[section], **given} if isinstance(given, Mapping) else given
+def _with_name(section: str, value: Any) -> Any:
+    """Return a section as a table with a name: a text is a name, and a table without a name gets the default."""
+    if isinstance(value, str):
+        return {"name": value}
+    return {"name": _DEFAULT_NAMES[section], **value} if isinstance(value, Mapping) else value
 
 
-def _default(section: str) -> Any:
+def _default_choice(section: str) -> Any:
     """Return a field with the default network or strategy as its default."""
     # A factory, because the registries are still empty when this module is imported.
-    return Field(default_factory=lambda: registry_of(section).parse(_named(section, {})))
+    return Field(default_factory=lambda: registry_of(section).parse(_with_name(section, {})))
 
 
 _Chosen = Annotated[Choice, PlainValidator(_choose), PlainSerializer(Choice.table)]
@@ -295,8 +292,8 @@ class Config(Options):
     early_stop: EarlyStopOptions = EarlyStopOptions()
     racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()
-    network: _Chosen = _default("network")
-    strategy: _Chosen = _default("strategy")
+    network: _Chosen = _default_choice("network")
+    strategy: _Chosen = _default_choice("strategy")
     compute: ComputeOptions = ComputeOptions()
     output: OutputOptions = OutputOptions()
 
@@ -304,7 +301,7 @@ class Config(Options):
     @classmethod
     def _explain(cls, table: Any, validate: ModelWrapValidatorHandler["Config"]) -> "Config":
         # `parse` explains errors, too, but a script may call `Config(…)`.
-        return options.explained(cls, validate, table)
+        return options.validate_or_explain(cls, validate, table)
 
     @model_validator(mode="after")
     def _check_randomize(self) -> "Config":
@@ -314,7 +311,7 @@ class Config(Options):
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
         """Return advice about an unknown key: settings of its name or meaning in all sections."""
-        chosen = {section: _named(section, table.get(section, {})) for section in _DEFAULTS}
+        chosen = {section: _with_name(section, table.get(section, {})) for section in _DEFAULT_NAMES}
         return advice(key, chosen, cls.model_fields)
 
     def to_toml(self) -> str:
@@ -323,9 +320,9 @@ class Config(Options):
 
     def in_evaluation(self) -> "Config":
         """Return this experiment with all episodes under the conditions of its validation and held-out episodes."""
-        own = {"max_episode_steps": self.evaluation_max_episode_steps, "randomize": self.evaluation_randomize}
-        given = {key: value for key, value in own.items() if value is not None}
-        return self.with_env(self.env.model_copy(update=given))
+        evaluation = {"max_episode_steps": self.evaluation_max_episode_steps, "randomize": self.evaluation_randomize}
+        changes = {key: value for key, value in evaluation.items() if value is not None}
+        return self.with_env(self.env.model_copy(update=changes))
 
     def evaluates_like(self, other: "Config") -> bool:
         """Return whether two otherwise equal experiments play the same held-out episodes."""
@@ -353,14 +350,14 @@ class Config(Options):
 
     def directory(self) -> Path:
         """Return the directory of this experiment's run files. Raises InputError if it names an unset variable."""
-        given = self.output.directory
-        if not given:
+        directory = self.output.directory
+        if not directory:
             return Path(f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}")
         # No shell expands "~" and "$NAME" in a file or in Python.
-        expanded = os.path.expandvars(given)
+        expanded = os.path.expandvars(directory)
         if re.search(r"\$(\w|\{)", expanded):
             expected = "a directory whose environment variables are set"
-            raise InputError("output.directory", expected, given, "Set the variable, or write the directory.")
+            raise InputError("output.directory", expected, directory, "Set the variable, or write the directory.")
         return Path(os.path.expanduser(expanded))
 
 
@@ -382,9 +379,9 @@ def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]
     return [(key, a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)]
 
 
-def without_implied(found: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
+def without_implied(different: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
     """Return differences without the options that only one side has because the networks or strategies differ."""
-    # The beginnings of the keys in these sections: "network." and "strategy.".
-    sections = tuple(key.removesuffix("name") for key, _, _ in found if key in ("network.name", "strategy.name"))
+    # The beginnings of keys, "network." or "strategy.", of which the names differ.
+    sections = tuple(key.removesuffix("name") for key, _, _ in different if key in ("network.name", "strategy.name"))
     # `differences` gives None for a key that one side does not have.
-    return [(key, a, b) for key, a, b in found if not (key.startswith(sections) and None in (a, b))]
+    return [(key, a, b) for key, a, b in different if not (key.startswith(sections) and None in (a, b))]

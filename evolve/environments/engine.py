@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.config import nearest
+from evolve.config import suggest
 from evolve.environments.spaces import Spaces
 from evolve.errors import FAILURES, InputError, RunError, Setting, how_to_install, one_line, sanitize
 from evolve.numerics.streams import Purpose, Stream
@@ -457,7 +457,7 @@ def encode_metrics(info: Any, names: Sequence[str]) -> Int64:
         if name not in reported:
             known = [key for key, value in reported.items() if isinstance(key, str) and _is_number(value)]
             got = "an info without it" if reported else "an empty info"
-            similar = f"{nearest(name, known)} " if known else ""
+            similar = f"{suggest(name, known)} " if known else ""
             cure = f"{similar}To play without metrics: ", Setting("env.metrics", ()), "."
             raise InputError("env.metrics", expected, got, *cure)
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evolve.config import EnvOptions, nearest
+from evolve.config import EnvOptions, suggest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.spaces import Spaces, action_decoder, kind_of, observation_encoder, without_advice
 from evolve.errors import FAILURES, InputError, Setting, import_extra, one_line
@@ -181,7 +181,7 @@ class EnvPoolEngine:
             raise InputError.plainly("env.randomize", why, _GYMNASIUM, ", or no env.randomize.")
         known = self._envpool.list_all_envs()
         if options.id not in known:
-            suggestion = nearest(options.id, known)  # empty if no name is similar
+            suggestion = suggest(options.id, known)  # empty if no name is similar
             cure = f"{suggestion} Or use ".lstrip(), _GYMNASIUM, "."
             raise InputError("env.id", "an environment that EnvPool has", options.id, *cure)
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}

@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
 
-from evolve.config import EnvOptions, Table, nearest
+from evolve.config import EnvOptions, Table, suggest
 from evolve.environments.engine import extra_cure
 from evolve.environments.exact import TASKS
 from evolve.environments.randomization import example_arguments, extremes
@@ -225,7 +225,7 @@ def _wrapper_cure(error: BaseException, module: str, attribute: str, own: str) -
         if isinstance(error, AttributeError):
             held = vars(sys.modules[module]).items()
             wrappers = [key for key, value in held if isinstance(value, type) and issubclass(value, gymnasium.Wrapper)]
-            similar = nearest(attribute, wrappers)
+            similar = suggest(attribute, wrappers)
     # A name without a module means gymnasium.wrappers, but the user may mean a wrapper of the environment's package.
     if module == "gymnasium.wrappers":
         places = [place for place in (own, f"{own}.wrappers") if _attribute(place, attribute) is not None]
@@ -346,7 +346,7 @@ def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
     if (options.kwargs or options.randomize) and (not module or module in sys.modules):
         return _refused_arguments(options, message, lacks_argument)
     if "Malformed environment ID" in message or (colon and not (module and name)):
-        similar = nearest(options.id.strip(" :"), gymnasium.registry)
+        similar = suggest(options.id.strip(" :"), gymnasium.registry)
         # The module itself may try to register a malformed name, so show Gymnasium's message.
         got = repr(options.id) + (f" ({message})" if module and name else "")
         return InputError("env.id", "the name of an environment, or module:Name", got, similar)
@@ -436,7 +436,7 @@ def _of_pettingzoo(env_id: str) -> bool:
     if env_id.startswith("pettingzoo"):
         return True
     looks_alike = re.search(r"(^|[.:])[a-z_]+_v\d+$", env_id) is not None
-    return looks_alike and not nearest(env_id.rpartition(":")[2], gymnasium.registry, cutoff=1.0)
+    return looks_alike and not suggest(env_id.rpartition(":")[2], gymnasium.registry, cutoff=1.0)
 
 
 def _import_cure(env_id: str, message: str) -> tuple[str | Setting, ...]:
@@ -468,7 +468,7 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
         return (_module_cure(module, name),)
     if env_id.isidentifier() and _is_module(env_id):
         return f"{env_id} is a module. Name one of its environments, too: ", Setting("env.id", f"{env_id}:Name-v0"), "."
-    similar = nearest(env_id, gymnasium.registry)
+    similar = suggest(env_id, gymnasium.registry)
     full = f"module:{env_id}"
     if env_id.endswith(".py"):
         full = f"{env_id[:-3]}:Name-v0"
@@ -493,12 +493,12 @@ def _module_cure(module: str, name: str) -> str:
     except FAILURES as error:  # its import makes an environment that is not registered
         return f"The module {module} failed while it was imported: {one_line(error).rstrip('.')}."
     makers = {attribute for attribute, value in held.items() if _makes_env(value, module)}
-    similar = nearest(name, makers.union(gymnasium.registry))
+    similar = suggest(name, makers.union(gymnasium.registry))
     if not name.isidentifier():
         # The name may lack its namespace.
         if full := next((known for known in gymnasium.registry if known.endswith(f"/{name}")), ""):
             return f"Did you mean {module}:{full}?"
-        return f"The module {module} registers no {name}. {nearest(name, gymnasium.registry, cutoff=0.8)}".strip()
+        return f"The module {module} registers no {name}. {suggest(name, gymnasium.registry, cutoff=0.8)}".strip()
     lacks = "has no" if name not in held else "holds another object instead of a"
     return f"The module {module} {lacks} class or function {name}. {similar}".strip()
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from evolve.config import Choice, ImportedOnDemand, Kind, Registry, Section, plain
 from evolve.config.options import fold
-from evolve.config.registry import meanings
+from evolve.config.registry import foreign_names
 from evolve.errors import InputError, Setting, check_whole
 from evolve.genome import GenomeLayout, Genomes, VectorLayout, check_genomes, one_genome
 from evolve.numerics.streams import Purpose, Stream
@@ -454,7 +454,7 @@ def make(
     # The registry takes the types of TOML, so convert tuples and NumPy's numbers.
     section = plain({"name": name, **options})
     for option in options:
-        if meanings().get(fold(option)) == "population":
+        if foreign_names().get(fold(option)) == "population":
             raise InputError(
                 f"strategy.{option}", "a setting that the strategy has", option, "Did you mean population?"
             )

@@ -38,6 +38,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from pydantic import Field, ValidationInfo, model_validator
 
+from evolve.config.options import is_lenient
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import exp
@@ -80,7 +81,7 @@ class PgpeOptions(PruningOptions):
     def _add_earlier_default(cls, options: Any, info: ValidationInfo) -> Any:
         # "lenient" means that the options come from a file. In earlier versions the default radius was 15 times the
         # largest speed, and files did not hold the default.
-        if (info.context or {}).get("lenient") and "initial_radius" not in options and "max_speed" in options:
+        if is_lenient(info) and "initial_radius" not in options and "max_speed" in options:
             return {**options, "initial_radius": 15 * options["max_speed"]}
         return options
 

@@ -21,10 +21,10 @@ from evolve.config import (
     EnvOptions,
     RacingOptions,
     Table,
-    nearest,
     observation_index,
     parse,
     read_table,
+    suggest,
 )
 from evolve.config.registry import UnknownOptions
 from evolve.errors import EpisodeTimeout, InputError, Setting
@@ -199,7 +199,7 @@ def prepare(config: Config) -> Experiment:
     For the checks, the environment is made and closed again.
     """
     backend(config.compute.backend)  # raises InputError if the back end cannot be used here
-    for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
+    for warning in (NETWORKS.warning_of_shadowed(config.network), STRATEGIES.warning_of_shadowed(config.strategy)):
         _warn(warning)
     # Making the environment imports modules of the user. They may hang, or call functions that begin a run.
     with Watchdog(config.env.max_episode_seconds, fatal=True):
@@ -435,7 +435,7 @@ def _check_measures(experiment: Experiment, strategy: strategies.Strategy[Any]) 
     for name in strategy.measured:
         if name not in (*GENOME_MEASURES, *metrics):
             expected = f"{name} among the metrics that the environment reports, because the strategy selects by {name}"
-            cure: tuple[str | Setting, ...] = (nearest(name, (*GENOME_MEASURES, *metrics)),)
+            cure: tuple[str | Setting, ...] = (suggest(name, (*GENOME_MEASURES, *metrics)),)
             if observation_index(name) is not None:
                 cure = "Name it: ", Setting("env.metrics", (*metrics, name)), "."
             raise InputError("env.metrics", expected, list(metrics), *cure)

@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT
 
 from evolve.config import Config
-from evolve.config.options import UnknownKeyError, fold, nearest, parse
+from evolve.config.options import UnknownKeyError, fold, parse, suggest
 from evolve.config.registry import advice
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
@@ -74,11 +74,11 @@ def test_the_number_of_workers_is_an_argument(key):
 
 def test_every_proposed_setting_exists():
     """The keys that advice proposes are settings of an experiment, of a network or of a strategy."""
-    from evolve.config.registry import meanings
+    from evolve.config.registry import foreign_names
 
     names = {name for kinds in (NETWORKS, STRATEGIES) for kind in kinds for name in kinds.options_class(
         {"name": kind}).model_fields}  # fmt: skip
-    for ours in meanings().values():
+    for ours in foreign_names().values():
         if " " in ours or ours in names:
             continue
         section, _, name = ours.rpartition(".")
@@ -124,7 +124,7 @@ def test_kinds_of_other_tools_are_translated(registry, theirs, ours):
 
 def test_spelling_without_punctuation_and_case():
     assert fold("CMA-ES") == fold("cma_es") == "cmaes"
-    assert nearest("CMAES", ["cma-es", "sep-cma-es"]) == "Did you mean cma-es?"
+    assert suggest("CMAES", ["cma-es", "sep-cma-es"]) == "Did you mean cma-es?"
 
 
 @pytest.mark.parametrize(

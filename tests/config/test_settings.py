@@ -13,13 +13,13 @@ from evolve.config import (
     annotated_toml,
     assignments,
     differences,
-    nearest,
     parse,
     read_assignment,
     read_file,
     read_table,
     seconds,
     set_key,
+    suggest,
 )
 from evolve.config.documents import experiments
 from evolve.config.options import UnknownKeyError
@@ -381,11 +381,11 @@ def test_another_kind_differs_by_its_name_first():
 
 
 def test_nearest():
-    assert nearest("CartPole-v0", ["CartPole-v1", "Pendulum-v1"]) == "Did you mean CartPole-v1?"
-    assert nearest("zzz", ["one", "two"]) == "Known: one, two."
-    assert nearest("zzz", []) == ""
-    assert nearest("lin", ["elman", "mlp"]) == "Known: elman, mlp."
-    assert nearest("elmann", ["elman", "mlp"], listed=True) == "Did you mean elman? Known: elman, mlp."
+    assert suggest("CartPole-v0", ["CartPole-v1", "Pendulum-v1"]) == "Did you mean CartPole-v1?"
+    assert suggest("zzz", ["one", "two"]) == "Known: one, two."
+    assert suggest("zzz", []) == ""
+    assert suggest("lin", ["elman", "mlp"]) == "Known: elman, mlp."
+    assert suggest("elmann", ["elman", "mlp"], listed=True) == "Did you mean elman? Known: elman, mlp."
 
 
 def test_options_of_another_package_may_be_tuples():

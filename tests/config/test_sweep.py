@@ -8,13 +8,13 @@ import pytest
 
 from evolve import store
 from evolve.cli.run import load
-from evolve.config.documents import experiments, override, points
+from evolve.config.documents import experiment_tables, experiments, override
 from evolve.errors import InputError
 
 
 def test_every_combination_in_the_order_of_the_file():
     table = {"population": 8, "sweep": {"strategy.survivors": [1, 8], "network": {"hidden": [[4], [8, 8]]}}}
-    found = points(table)
+    found = experiment_tables(table)
     assert [name for name, _ in found] == [
         "survivors=1,hidden=4", "survivors=1,hidden=8-8", "survivors=8,hidden=4", "survivors=8,hidden=8-8",
     ]  # fmt: skip
@@ -23,20 +23,20 @@ def test_every_combination_in_the_order_of_the_file():
 
 
 def test_no_sweep_is_one_experiment():
-    assert points({"population": 8}) == [("", {"population": 8})]
+    assert experiment_tables({"population": 8}) == [("", {"population": 8})]
 
 
 def test_names_tell_keys_of_one_name_apart_and_fit_into_a_path():
-    (name, _), *_ = points({"sweep": {"network.name": ["dag"], "strategy.name": ["../x y"]}})
+    (name, _), *_ = experiment_tables({"sweep": {"network.name": ["dag"], "strategy.name": ["../x y"]}})
     assert name == "network.name=dag,strategy.name=..-x-y"
     grid = {"fitness": ["maße:größe", "maße:weite", "尺度:最小"]}
-    names = [name for name, _ in points({"sweep": grid})]
+    names = [name for name, _ in experiment_tables({"sweep": grid})]
     assert names == ["fitness=maße-größe", "fitness=maße-weite", "fitness=尺度-最小"]
 
 
 def test_settings_that_go_together_are_one_value():
     grid = {"strategy": [{"name": "ga"}, {"name": "prune", "survivors": 8}], "network.hidden": [[4, 2]]}
-    (one, _), (two, table) = points({"sweep": grid, "strategy": {"name": "umda", "min_probability": 0.1}})
+    (one, _), (two, table) = experiment_tables({"sweep": grid, "strategy": {"name": "umda", "min_probability": 0.1}})
     assert (one, two) == ("strategy=ga,hidden=4-2", "strategy=prune-8,hidden=4-2")
     assert table["strategy"] == {"name": "prune", "survivors": 8}
 
@@ -44,7 +44,7 @@ def test_settings_that_go_together_are_one_value():
 def test_a_table_without_a_name_keeps_its_section():
     table = {"network": {"name": "mlp", "init_scale": 2.0}, "env": {"id": "Acrobot-v1"}}
     grid = {"network": [{"hidden": [3]}, {"name": "elman"}], "env": [{"max_episode_steps": 5}]}
-    (_, kept), (_, replaced) = points(table | {"sweep": grid})
+    (_, kept), (_, replaced) = experiment_tables(table | {"sweep": grid})
     assert kept["network"] == {"name": "mlp", "init_scale": 2.0, "hidden": [3]}
     assert replaced["network"] == {"name": "elman"}
     assert kept["env"] == {"id": "Acrobot-v1", "max_episode_steps": 5}
@@ -52,17 +52,19 @@ def test_a_table_without_a_name_keeps_its_section():
 
 def test_tables_that_look_alike_are_named_by_their_keys():
     grid = {"strategy": [{"name": "ga", "survivors": 2}, {"name": "ga", "parents": 2}]}
-    assert [name for name, _ in points({"sweep": grid})] == [
+    assert [name for name, _ in experiment_tables({"sweep": grid})] == [
         "strategy=name-ga-survivors-2",
         "strategy=name-ga-parents-2",
     ]
     for equal in ({"episodes": [2, 2]}, {"env.kwargs.mode": ["a/b", "a-b"]}):
         with pytest.raises(InputError, match=r"^sweep: expected combinations that differ in .* two of"):
-            points({"sweep": equal})
+            experiment_tables({"sweep": equal})
 
 
 def test_a_name_that_no_directory_may_have_ends_in_a_hash():
-    one, other = (name for name, _ in points({"sweep": {"network.hidden": [[100] * 64 + [n] for n in (3, 4)]}}))
+    one, other = (
+        name for name, _ in experiment_tables({"sweep": {"network.hidden": [[100] * 64 + [n] for n in (3, 4)]}})
+    )
     assert one[:-16] == other[:-16]
     assert one != other
     assert len(one) == 255
@@ -76,12 +78,12 @@ def test_a_title_that_a_run_file_cannot_hold_is_refused():
 
 def test_points_share_nothing():
     grid = {"strategy": [{"name": "ga"}], "strategy.weight_noise": [0.1, 0.2]}
-    found = points({"sweep": grid})
+    found = experiment_tables({"sweep": grid})
     assert [(name, table["strategy"]["weight_noise"]) for name, table in found] == [
         ("strategy=ga,weight_noise=0.1", 0.1),
         ("strategy=ga,weight_noise=0.2", 0.2),
     ]
-    found = points({"sweep": dict(reversed(grid.items()))})  # the table must not replace the other key
+    found = experiment_tables({"sweep": dict(reversed(grid.items()))})  # the table must not replace the other key
     assert [table["strategy"]["weight_noise"] for _, table in found] == [0.1, 0.2]
 
 
@@ -161,7 +163,7 @@ def test_a_point_that_a_strategy_refuses_leaves_no_file(call, tmp_path):
 )  # fmt: skip
 def test_an_invalid_sweep_is_refused(sweep, argument):
     with pytest.raises(InputError) as wrong:
-        points({"sweep": sweep})
+        experiment_tables({"sweep": sweep})
     assert wrong.value.argument == argument
 
 

@@ -353,8 +353,7 @@ def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
     names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
     for name in names:
         batch = network.batch(slots, name)
-        episode_seeds = np.arange(slots)
-        batch.load(np.arange(slots), genomes.weights, genomes.mask, episode_seeds)
+        batch.load(np.arange(slots), genomes.weights, genomes.mask, seeds=np.arange(slots))
         steppers[name] = partial(batch.step, observations)
     return steppers
 

@@ -5,7 +5,7 @@ in `environments/kernels/` has the same operations in C; its name is the task's 
 Gymnasium's formulas, but not its bits, which depend on libm.
 """
 
-from evolve.config import EnvOptions, ImportedOnDemand, Options, nearest, parse
+from evolve.config import EnvOptions, ImportedOnDemand, Options, parse, suggest
 from evolve.environments.exact.task import AnyTask, Draws, Moved
 from evolve.environments.randomization import extremes
 from evolve.errors import InputError, Setting
@@ -38,7 +38,7 @@ def exact_task(options: EnvOptions) -> AnyTask:
     kind = TASKS.get(options.id)
     gymnasium = Setting("env.engine", "gymnasium")
     if kind is None:
-        cure = f"{nearest(options.id, TASKS, listed=True)} Or use "
+        cure = f"{suggest(options.id, TASKS, listed=True)} Or use "
         raise InputError("env.id", "an environment of the exact engine", options.id, cure, gymnasium, ".")
     if options.wrappers:
         message = "Exact environments take no wrappers. Use ", gymnasium, ", or no env.wrappers."
