@@ -22,7 +22,7 @@ from exact_parts import box2d
 
 from evolve import environments
 from evolve.config import EnvOptions
-from evolve.environments.rendering import GYMNASIUM_INDICES, has_picture
+from evolve.environments.rendering import GYMNASIUM_INDICES, is_drawable_task
 from evolve.shapes import Bool, Float32, Float64
 
 BATCH = 200
@@ -96,7 +96,7 @@ def main() -> int:
     """Compare, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=10_000, help="of each classical task")
-    classical = [name for name, task in environments.TASKS.items() if has_picture(name) and not task.has_world]
+    classical = [name for name, task in environments.TASKS.items() if is_drawable_task(name) and not task.has_world]
     parser.add_argument("--env", nargs="+", choices=classical, default=classical, metavar="ID", help="classical tasks")
     parser.add_argument("--box2d", type=int, metavar="N", help="compare N episodes of the tasks with rigid bodies")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="with --box2d: processes")

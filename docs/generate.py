@@ -63,7 +63,7 @@ def settings() -> str:
 
 def tasks() -> str:
     """Return the settings of each exact task that has any."""
-    models = {name: task.settings for name, task in TASKS.items() if task.settings.model_fields}
+    models = {name: task.options_class for name, task in TASKS.items() if task.options_class.model_fields}
     return "\n\n".join(f"### `{name}`\n\n{_settings_of(model)}" for name, model in models.items())
 
 

@@ -1,15 +1,18 @@
-"""The letters of array shapes, the checks of an array's shape and type, and a division for sizes.
+"""Array shapes: the letters for their axes, aliases of array types, and checks of an array's shape and type.
+
+A docstring gives a shape as letters in brackets: [P, W]. A *slot* is a place in which an engine plays one episode at a
+time.
 
 | letter | means |
 |---|---|
 | G, P, E | generations, candidates in the population, episodes per candidate |
 | O, A | observation size, action size |
 | W, T | weights of one genome, traces of one episode (W or 0) |
-| B, k | slots in a batch, some of these slots |
-| L | steps of an episode, or all logged steps of several episodes |
-| N, n | items that the docstring names, such as episodes of a batch; some of these items |
-| C | different genomes in a batch of episodes; in the physics, corners of a polygon |
-| K | rows of traces; a genome may have several rows |
+| B, k | all slots, and some of these slots |
+| L | steps of an episode, or of several episodes end to end |
+| N, n | items that the docstring names, such as episodes, and some of these items |
+| C | genomes in a batch of episodes; in the physics, corners of a polygon |
+| K | rows of traces (a genome may have several rows) |
 | R | MPI ranks |
 
 A docstring may define further letters.
@@ -45,39 +48,37 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
-    """Raise ValueError unless an array has the given shape and type. Raise TypeError for any other object.
+    """Raise ValueError unless an array has a shape and a type. Raise TypeError if it is no array.
 
     Args:
         array: The array.
         argument: The name of the array in the error.
-        symbols: The shape: a letter or a length for each axis, separated by spaces, such as "P W" or "N 4".
-        dtype: The type.
-        **sizes: The lengths of letters. An axis with another letter may have any length.
+        symbols: The expected shape: a letter or a length for each axis, separated by spaces, such as "P W" or "N 4".
+        dtype: The expected type.
+        **sizes: The lengths of some letters (P=4). An axis with any other letter may have any length.
     """
-    if not hasattr(array, "ndim"):  # a dataset of a file has the attributes of an array
+    if not hasattr(array, "ndim"):  # not `isinstance`: a dataset of HDF5 is no ndarray, but has the attributes of one
         raise TypeError(f"{argument}: expected an array, got {type(array).__name__}")
-    names = symbols.split()
-    lengths = [int(name) if name.isdigit() else sizes.get(name) for name in names]
-    fits = array.ndim == len(names)
-    # `zip` raises an error for different numbers of axes, so these are compared first.
-    fits = fits and all(length in (None, found) for length, found in zip(lengths, array.shape, strict=True))
-    if not fits or array.dtype != dtype:
-        known = [f"{name}={length}" for name, length in zip(names, lengths, strict=True) if length is not None]
-        where = f" ({', '.join(known)})" if known else ""
-        expected = f"[{', '.join(names)}] {np.dtype(dtype)}{where}"
+    axes = symbols.split()
+    lengths = [int(axis) if axis.isdigit() else sizes.get(axis) for axis in axes]  # None: any length
+    fits = array.ndim == len(axes) and array.dtype == dtype
+    if not fits or any(length not in (None, actual) for length, actual in zip(lengths, array.shape, strict=True)):
+        known = [f"{axis}={length}" for axis, length in zip(axes, lengths, strict=True) if length is not None]
+        known_lengths = f" ({', '.join(known)})" if known else ""
+        expected = f"[{', '.join(axes)}] {np.dtype(dtype)}{known_lengths}"
         raise ValueError(f"{argument}: expected {expected}, got {list(array.shape)} {array.dtype}")
 
 
 def stored_array(
     arrays: Mapping[str, NDArray[Any]], name: str, symbols: str, dtype: DTypeLike, **sizes: int
 ) -> NDArray[Any]:
-    """Return an array of a checkpoint.
+    """Return an array of a checkpoint, after a check of its shape and type.
 
     Args:
-        arrays: The checkpoint.
+        arrays: The checkpoint: its arrays by name.
         name: The name of the array.
-        symbols: The shape of the array, as for `check_shape`: "P W".
-        dtype: The type of the array.
+        symbols: The expected shape, as for `check_shape`: "P W".
+        dtype: The expected type.
         **sizes: The lengths of letters, as for `check_shape`.
 
     Raises:

@@ -108,7 +108,8 @@ SHORT = """
 import gymnasium  # episodes end early, and films are small: it is the pages that are tested
 from evolve.analysis import video
 from evolve.environments import TASKS
-gymnasium.spec("CartPole-v1").max_episode_steps = TASKS["CartPole-v1"].limit = TASKS["Acrobot-v1"].limit = 10
+gymnasium.spec("CartPole-v1").max_episode_steps = 10
+TASKS["CartPole-v1"].default_limit = TASKS["Acrobot-v1"].default_limit = 10
 video.PAGE_WIDTH = 320
 """
 RUNNER = f"""{SHORT}
@@ -378,7 +379,7 @@ def test_every_public_name_is_described():
 def test_every_setting_is_described():
     kinds = [registry.options_class({"name": name}) for registry in (NETWORKS, STRATEGIES) for name in registry]
     sections = [type(getattr(Config(), name)) for name in ("env", "racing", "early_stop", "compute", "output")]
-    tasks = [task.settings for task in TASKS.values()]
+    tasks = [task.options_class for task in TASKS.values()]
     for model in (Config, *sections, *kinds, *tasks):
         for setting in descriptions(model):
             assert setting.meaning, f"{model.__name__}.{setting.name}: say in a docstring below it what it means"

@@ -27,11 +27,11 @@ from resumable import run_all
 def live(task, choose, lives=2000, **kwargs):
     """Return [lives, T]: the rewards of a learner, which maps (step, observations [O, lives]) to outputs."""
     kind = TASKS[task]
-    made = kind(parse(kind.settings, kwargs, "env.kwargs"))
+    made = kind(parse(kind.options_class, kwargs, "env.kwargs"))
     seeds = np.arange(lives)
     states = made.begin(Draws(seeds, np.zeros_like(seeds)))
     rewards = []
-    for step in range(made.limit):
+    for step in range(made.default_limit):
         outputs = choose(step, made.observe(states)).astype(np.float32)
         states, reward, _ = made.step(states, outputs, Draws(seeds, np.full_like(seeds, step)))
         rewards.append(reward)

@@ -120,8 +120,10 @@ def test_a_wrong_point_is_refused_before_the_first_run(tmp_path):
 
 def test_an_experiment_of_a_sweep_is_checked_once_for_all_its_seeds(sweep, tmp_path, monkeypatch):
     shutil.copytree(sweep[0].path.parent.parent, tmp_path, dirs_exist_ok=True)
-    checked, check = [], environments.check
-    monkeypatch.setattr(environments, "check", lambda engine, *rest: checked.append(engine) or check(engine, *rest))
+    checked, check = [], environments.check_repeatable
+    monkeypatch.setattr(
+        environments, "check_repeatable", lambda engine, *rest: checked.append(engine) or check(engine, *rest)
+    )
     assert [run.digest for run in swept(tmp_path)] == [run.digest for run in sweep]
     assert len(checked) == 4 + 8  # before the first run, and for each run
 

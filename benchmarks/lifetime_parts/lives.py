@@ -60,7 +60,7 @@ def by_trial(task: str, kwargs: dict[str, Any], lives: Lives) -> Array:
 
     A trial of the cues is the nth presentation of a cue, averaged over the cues.
     """
-    options = TASKS[task].settings(**kwargs)
+    options = TASKS[task].options_class(**kwargs)
     if task == "TMaze-v0":
         return _by_walk(lives, options.trials) * options.trials
     decided = lives.rewards[:, ::2]

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 import evolve
 from evolve.environments.spaces import (
     action_decoder,
+    box_map,
     divisor_of,
     is_rounded,
     kind_of,
     members_of,
     observation_encoder,
-    stretch,
 )
 from evolve.errors import InputError, sanitize
 from evolve.genome import Genomes
@@ -227,7 +227,7 @@ def _describe_choice(space: Any) -> str:
 
 def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
     """Return lines about the action of a Box: one line for all numbers if they are alike, otherwise one for each."""
-    columns = [column.tolist() for column in stretch(space, scale)]
+    columns = [column.tolist() for column in box_map(space, scale)]
     # A row for each number of the Box: the centre and half of its range, and its limits.
     rows = list(zip(*columns, strict=True))
     # A pair for each line of text: the number of its first output, and its number of outputs.

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 
 import evolve
 from evolve.analysis.c_source import c_source
-from evolve.environments.spaces import is_rounded, kind_of, members_of, stretch
+from evolve.environments.spaces import box_map, is_rounded, kind_of, members_of
 from evolve.errors import InputError, import_extra
 from evolve.genome import Block
 from evolve.networks import NETWORKS
@@ -141,7 +141,7 @@ def _decoding(space: Any, scale: float) -> Any:
         return [_decoding(member, scale) for _, member in members_of(space)]
     if kind != "Box":
         return None
-    numbers = {name: values.tolist() for name, values in stretch(space, scale)._asdict().items()}
+    numbers = {name: values.tolist() for name, values in box_map(space, scale)._asdict().items()}
     return numbers | {"rounded": is_rounded(space)}
 
 
@@ -308,8 +308,8 @@ def _action_of(functions: Any, space: Any, scale: float, outputs: Any) -> Any:
     elif kind == "MultiBinary":
         value = functions.is_positive(outputs)
     else:
-        # `stretch` returns float64 numbers, so the environments decode actions in float64.
-        centre, half, floor, ceiling = map(functions.constant, stretch(space, scale))
+        # `box_map` returns float64 numbers, so the environments decode actions in float64.
+        centre, half, floor, ceiling = map(functions.constant, box_map(space, scale))
         value = functions.add(centre, functions.multiply(half, functions.cast(outputs, np.float64)))
         value = functions.clamp(value, floor, ceiling)
         if is_rounded(space):

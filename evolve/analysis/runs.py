@@ -482,7 +482,7 @@ class Run(_EvolvedFile):
         if generation is not None:
             generation = check_whole("generation", generation, 0)
         chosen, seed = self._episode(generation, episode)
-        return environments.fixed(playing.environment_of(self.experiment, chosen), seed)
+        return environments.with_drawn_arguments(playing.environment_of(self.experiment, chosen), seed)
 
     def _episode(self, generation: int | None, number: int) -> tuple[Episode, int]:
         """Return an episode of a generation's best candidate, or a held-out episode, and its environment seed."""

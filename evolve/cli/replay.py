@@ -118,7 +118,7 @@ def _compare(
     engine_here = f", engine {here}" if here != in_file else ""
     env = environment_of(experiment, chosen)
     # The seed of the environment determines the values of randomized arguments.
-    kwargs = environments.fixed(env, seed).kwargs
+    kwargs = environments.with_drawn_arguments(env, seed).kwargs
     drawn = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
     steps = pluralize(int(results.lengths[0]), "step")
     print(f"return {returned!r} in {steps} (environment seed {seed}{drawn}{engine_here})")

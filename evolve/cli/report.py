@@ -113,7 +113,7 @@ def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
     # All seeds of an experiment have the same environment, and need one trial.
     distinct = {env.model_dump_json(): env for env in envs}
     for env in distinct.values():
-        environments.check_drawable(env)
+        environments.try_drawing(env)
 
 
 def check_path(runs: Sequence[PlannedRun]) -> None:

@@ -315,7 +315,7 @@ def _check_none_failed(runs: Sequence[PlannedRun], failed: Sequence[Path], page:
 def _can_film(env: EnvOptions) -> bool:
     """Return whether an environment can be drawn; True if this is unknown. Gymnasium may draw in place of EnvPool."""
     if env.engine == "exact":
-        return environments.has_picture(env.id)
+        return environments.is_drawable_task(env.id)
     # The run has succeeded, so an environment that now fails must not end this command, and neither must one that hangs
     # in Python. Only a hang in C ends the command, with a traceback.
     with suppress(InputError, EpisodeTimeout), Watchdog(min(_HINT_SECONDS, env.max_episode_seconds), fatal=True):

@@ -332,7 +332,7 @@ class Worker:
         """Raise RunError if the environment of a new rollout plays another episode here than on rank 0."""
         # Other rollouts play exact tasks, which are the same everywhere. `KeptRollouts` may return an old rollout.
         if isinstance(self._rollout, Rollout) and self._rollout not in _SAME_TRIAL:
-            environments.check_trial(self._rollout.engine, fingerprints)
+            environments.check_same_as_rank_0(self._rollout.engine, fingerprints)
             _SAME_TRIAL.add(self._rollout)
 
     def evaluate(self, serial: int, batch: EpisodeBatch) -> None:

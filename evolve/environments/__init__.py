@@ -1,10 +1,10 @@
 """Environments: the engines that play episodes. Only this package imports Gymnasium and EnvPool.
 
-`make` returns an `Engine`, which plays episodes of one environment side by side. `ENGINES` lists the kinds of engines.
-`register_task` turns a function into an environment. `fixed` replaces randomized arguments by drawn values, and `names`
-returns names of observations and actions.
+`make` takes the settings `env.…` and returns an `Engine`, which plays episodes of one environment side by side.
+`engine.py` defines this interface; read it first. `ENGINES` lists the kinds of engines, and each kind has a module.
 
-Policies and exact tasks work without Gymnasium, so Gymnasium is imported when a name that needs it is first used.
+Policies and exact tasks work without Gymnasium. So this package imports a module that needs Gymnasium only when one of
+its names is first used.
 """
 
 from contextlib import closing
@@ -14,9 +14,9 @@ from evolve.config import EnvOptions
 from evolve.environments.engine import (
     Engine,
     Mode,
-    check,
     check_metrics,
-    check_trial,
+    check_repeatable,
+    check_same_as_rank_0,
     decode_metrics,
     keeping_directory,
     seems_endless,
@@ -31,7 +31,7 @@ from evolve.environments.exact_engine import (
     slots_per_call,
     task_on_device,
 )
-from evolve.environments.randomization import fixed
+from evolve.environments.randomization import with_drawn_arguments
 from evolve.environments.recorder import Recorder, Recording, replay
 from evolve.environments.spaces import Codec, Spaces
 from evolve.errors import InputError, Setting, import_on_demand
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from evolve.environments.gymnasium_engine import GymnasiumFallback
     from evolve.environments.gymnasium_making import is_quick, modules_of, registered_ids
     from evolve.environments.rendering import (
-        check_drawable,
         declares_frames,
         draw_without_display,
         drawable_options,
-        has_picture,
-        names,
+        is_drawable_task,
+        labels,
+        try_drawing,
     )
 
 
@@ -59,14 +59,14 @@ __getattr__ = import_on_demand(
         "function_task": "register_task",
         "gymnasium_engine": "GymnasiumFallback",
         "gymnasium_making": "is_quick modules_of registered_ids",
-        "rendering": "check_drawable declares_frames draw_without_display drawable_options has_picture names",
+        "rendering": "declares_frames draw_without_display drawable_options is_drawable_task labels try_drawing",
     },
 )
 
 
 def chunk_seconds(options: EnvOptions) -> float:
-    """Return the least duration of a chunk, the episodes that rank 0 sends to a worker at a time."""
-    # EnvPool needs longer chunks, because new pools are expensive.
+    """Return the least duration of a chunk, in seconds. Rank 0 sends one chunk of episodes at a time to a worker."""
+    # EnvPool needs longer chunks, because each chunk may need a new pool, which is expensive.
     return 0.2 if options.engine == "envpool" else 0.01
 
 
@@ -84,9 +84,9 @@ def max_episode_steps(options: EnvOptions) -> int | None:
 
 
 def check_randomized(options: EnvOptions) -> None:
-    """Raise InputError unless an environment takes all randomized arguments, even at their bounds."""
+    """Raise InputError unless an environment takes all randomized arguments, also at their bounds."""
     with closing(make(options, slots=1)) as engine:
-        # An `ExactEngine` has called `exact_task`, which checks the bounds. EnvPool refuses `env.randomize`.
+        # The constructor of `ExactEngine` has checked the bounds. EnvPool's constructor refuses `env.randomize`.
         if not isinstance(engine, ExactEngine | EnvPoolEngine):
             from evolve.environments.gymnasium_making import check_bounds  # noqa: PLC0415 - needs Gymnasium
 
@@ -96,7 +96,7 @@ def check_randomized(options: EnvOptions) -> None:
 def gymnasium_environment(options: EnvOptions) -> Any:
     """Return a new environment of Gymnasium, with the arguments, the wrappers and the step limit of `options`.
 
-    Raises InputError if Gymnasium cannot make it, or for the engine EnvPool.
+    Raises InputError if Gymnasium cannot make this environment, or if `options` name the engine EnvPool.
     """
     from evolve.environments.gymnasium_making import (  # noqa: PLC0415 - needs Gymnasium
         make_or_explain,
@@ -105,7 +105,7 @@ def gymnasium_environment(options: EnvOptions) -> Any:
     )
 
     if options.engine == "envpool" or (options.engine == "exact" and registered(options.id) is None):
-        expected = "gymnasium, or exact for a task that Gymnasium has, too"
+        expected = "gymnasium, or exact for a task that Gymnasium also has"
         raise InputError("env.engine", expected, f"{options.engine}, {options.id}")
     return make_or_explain(options, maker(options))
 
@@ -116,9 +116,9 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
     Args:
         options: The environment.
         slots: B, the number of episodes that the engine plays side by side.
-        compiled: Whether native kernels step an exact task, if the kernels were built. Otherwise array operations do,
-            with the same bits. Array operations are slow for tasks with rigid bodies. So if the kernels were not built,
-            Gymnasium plays these tasks, provided that Box2D is installed and Gymnasium's task has all given settings.
+        compiled: Whether native kernels step an exact task, if the kernels were built. Otherwise array operations step
+            it, and give the same bits. But these are slow for rigid bodies. So without kernels Gymnasium plays a task
+            with rigid bodies, provided that Box2D is installed and Gymnasium's task has all given settings.
         threads: The number of threads in which EnvPool steps its environments.
 
     Raises:
@@ -136,5 +136,5 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
     # Import Gymnasium only here, because exact tasks do not need it.
     from evolve.environments.gymnasium_engine import GymnasiumEngine, GymnasiumFallback  # noqa: PLC0415
 
-    kind = GymnasiumFallback if options.engine == "exact" else GymnasiumEngine
-    return kind(options, slots)
+    engine_class = GymnasiumFallback if options.engine == "exact" else GymnasiumEngine
+    return engine_class(options, slots)

@@ -1,7 +1,9 @@
 """The exact engine: native kernels or array operations step B slots of an exact task, with the same bits.
 
-One call of a native kernel steps a tile: `native.lanes` slots, side by side in SIMD registers. If the task has rigid
-bodies, a call steps a crowd: the worlds of several tiles, sorted so that similar worlds are side by side.
+`CompiledSlots` uses the kernels, `_ArraySlots` the array operations. One call of a native kernel steps a *tile*:
+`native.lanes()` slots, side by side in SIMD registers (a *lane* is one of these places). If the task has rigid bodies,
+the state of a slot is a *world*, and a call steps a *crowd*: the worlds of several tiles, sorted so that similar worlds
+are side by side.
 """
 
 import ctypes
@@ -15,7 +17,7 @@ from evolve.config import EnvOptions
 from evolve.environments.engine import Transition, do_nothing
 from evolve.environments.exact import AnyTask, Draws, exact_task
 from evolve.environments.physics.frames import WORLD
-from evolve.environments.randomization import fixed
+from evolve.environments.randomization import with_drawn_arguments
 from evolve.environments.spaces import task_spaces
 from evolve.errors import InputError
 from evolve.numerics import native
@@ -24,7 +26,7 @@ from evolve.numerics.device_protocol import WIDTH
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8, ceil_div
 
-_LEAST_STACK = 2**19  # bytes; the kernels of rigid bodies need 400 kB
+_LEAST_STACK = 2**19  # bytes of stack that a thread needs; the kernels of rigid bodies use 400 kB of it
 
 
 def slots_per_call(task: AnyTask) -> int:
@@ -41,12 +43,12 @@ def largest_crowd(task: AnyTask) -> int:
 
 
 def is_left_to_gymnasium(task: AnyTask) -> bool:
-    """Return whether Gymnasium plays a task with rigid bodies, because Box2D is installed and the kernels are not."""
+    """Return whether Gymnasium plays a task: it has rigid bodies, Box2D is installed, and the kernels are not."""
     return task.has_world and task.fits_gymnasium and not native.available() and find_spec("Box2D") is not None
 
 
 class TaskStructure(ctypes.Structure):
-    """The C structure `task` of kernels/tasks.h. It holds addresses, so its owner must keep the arrays alive."""
+    """The C structure `task` of kernels/tasks.h. It holds only addresses, so its owner must keep the arrays alive."""
 
     _fields_ = (
         ("num_observations", INT64), ("num_actions", INT64), ("state_rows", INT64), ("limit", INT64),
@@ -57,7 +59,7 @@ class TaskStructure(ctypes.Structure):
 
 
 def task_on_device(task: AnyTask, arrays: DeviceArrays) -> TaskStructure:
-    """Return the structure of a task; its arrays are allocated on a device, for the slots of `arrays`."""
+    """Allocate a task's arrays on a device, for the slots of `arrays`; return the structure with their addresses."""
     O, A, S = task.observation_size, task.action_size, task.state_size
     slots = WIDTH * arrays.tiles
     # Bytes per slot, in the order of the fields of `TaskStructure`.
@@ -66,7 +68,7 @@ def task_on_device(task: AnyTask, arrays: DeviceArrays) -> TaskStructure:
     options = arrays.constant(task.kernel_constants())
     worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
     active = arrays.allocate(slots).address
-    # Code on a device does not read `crowd`: there each thread steps one world (kernels/bodies.h).
+    # The last field, `crowd`, is not read on a device, where each thread steps one world (kernels/bodies.h).
     return TaskStructure(O, A, S, task.step_limit, *addresses, options, worlds, active, 1)
 
 
@@ -76,7 +78,7 @@ class CompiledSlots:
     Args:
         task: The task.
         slots: B.
-        per_call: The number of slots that a call of the kernel steps, a multiple of the default, `slots_per_call`.
+        per_call: The number of slots that a call of the kernel steps: a multiple of `slots_per_call`, its default.
 
     Attributes:
         address: The address of the structure that the kernels receive.
@@ -94,7 +96,8 @@ class CompiledSlots:
         calls = ceil_div(slots, self._slots_per_call)
         tiles = calls * (self._slots_per_call // lanes)
         O, A, S = task.observation_size, task.action_size, task.state_size
-        # Slot t · lanes + l is lane l of tile t: a kernel finds one number of all lanes side by side.
+        # Slot t · lanes + l is lane l of tile t. The lanes are the last axis, so that one number of all lanes is in
+        # consecutive places of the memory, as a kernel needs it.
         self._states = np.zeros((tiles, S, lanes))
         self._seeds, self._steps = np.zeros(tiles * lanes, np.int64), np.zeros(tiles * lanes, np.int64)
         self._outputs = np.zeros((tiles, A, lanes), np.float32)
@@ -102,7 +105,7 @@ class CompiledSlots:
         self._rewards, self._ended = np.zeros(tiles * lanes), np.zeros(tiles * lanes, np.bool_)
         self._options = task.kernel_constants()
         self._parameters_of = task.parameters_of
-        self.worlds = task.blank(tiles * lanes) if task.has_world else None
+        self.worlds = task.blank_states(tiles * lanes) if task.has_world else None
         self.active = np.zeros(tiles * lanes, np.bool_)
         # The structure holds only addresses. Attributes of this object keep the arrays alive.
         arrays = (
@@ -119,55 +122,55 @@ class CompiledSlots:
 
     @property
     def addresses(self) -> dict[str, int]:
-        """The addresses of the task's functions and of its structure (`at`), for the rollout kernel."""
+        """The addresses for the rollout kernel: the task's functions "step" and "begin", and its structure, "at"."""
         step, begin = native.function_address(self._step), native.function_address(self._begin)
         return {"step": step, "begin": begin, "at": self.address}
 
     def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
+        """Begin the episodes of seeds [k] in slots [k]; write rows `slots` of observations [B, O]."""
         self._seeds[slots] = seeds
         tile, lane = np.divmod(slots, self._lanes)
-        # The parameters of an episode are the last rows of its state: the last parameter belongs into row -1.
-        for from_end, values in enumerate(self._parameters_of(seeds)[::-1], 1):
-            self._states[tile, -from_end, lane] = values
+        parameters = self._parameters_of(seeds)  # [D, k]: the last D of the S numbers in each state
+        self._states[tile, self._states.shape[1] - len(parameters) :, lane] = parameters.T
         for slot in slots.tolist():
             self._begin(self.address, slot)
         self._observe(slots, observations)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
+        """Step slots [k] by outputs [k, A]; write rows `slots` of observations [B, O]; return rewards and ends, [k]."""
         tile, lane = np.divmod(slots, self._lanes)
         self._outputs[tile, :, lane] = outputs
         self.active[:] = False
         self.active[slots] = True
-        # A call of the kernel advances the step counts of all its slots, and all states except inactive worlds. So
-        # restore the counts and states of the inactive slots afterwards.
-        num_stepped = np.bincount(slots // self._slots_per_call)  # by call
-        saved = None
-        if (num_stepped[num_stepped > 0] != self._slots_per_call).any():
-            saved = self._states.copy(), self._steps.copy()
-        for call in np.flatnonzero(num_stepped).tolist():
+
+        # A call of the kernel advances the step counts of all its slots, and all states except inactive worlds. So if a
+        # call has inactive slots, save the states and counts, and restore those of the inactive slots afterwards.
+        num_active = np.bincount(slots // self._slots_per_call)  # of each call
+        is_partial = ((num_active > 0) & (num_active < self._slots_per_call)).any()
+        saved = (self._states.copy(), self._steps.copy()) if is_partial else None
+        for call in np.flatnonzero(num_active).tolist():
             self._step(self.address, call)
         if saved is not None:
-            others = ~self.active
-            np.copyto(self._states, saved[0], where=others.reshape(-1, 1, self._lanes))
-            np.copyto(self._steps, saved[1], where=others)
+            saved_states, saved_steps = saved
+            np.copyto(self._states, saved_states, where=~self.active.reshape(-1, 1, self._lanes))
+            np.copyto(self._steps, saved_steps, where=~self.active)
         self._observe(slots, observations)
         return self._rewards[slots], self._ended[slots]
 
-    def move(self, sources: Slots, targets: Slots, other: "CompiledSlots | None" = None) -> None:
-        """Continue the episodes of slots `sources` in slots `targets`.
+    def move(self, sources: Slots, targets: Slots, receiver: "CompiledSlots | None" = None) -> None:
+        """Continue the episodes of slots `sources` [k] in slots `targets` [k].
 
-        other: The object with the slots `targets`, of the same task; by default this object.
+        receiver: The object with the slots `targets`, of the same task; by default this object.
         """
-        to = self if other is None else other
+        to = self if receiver is None else receiver
         (tile, lane), (to_tile, to_lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
         to._states[to_tile, :, to_lane] = self._states[tile, :, lane]
         to._observations[to_tile, :, to_lane] = self._observations[tile, :, lane]
         if self.worlds is not None and to.worlds is not None:
             to.worlds[targets] = self.worlds[sources]
-        for array, theirs in ((self._seeds, to._seeds), (self._steps, to._steps), (self._ended, to._ended)):
-            theirs[targets] = array[sources]
+        to._seeds[targets] = self._seeds[sources]
+        to._steps[targets] = self._steps[sources]
+        to._ended[targets] = self._ended[sources]
 
     def state(self, slot: int) -> Any:
         """Return the state of a slot: [S], or its world."""
@@ -175,25 +178,26 @@ class CompiledSlots:
             return self.worlds[slot].copy()
         return self._states[slot // self._lanes, :, slot % self._lanes].copy()
 
-    def episode(self, slot: int) -> tuple[int, int]:
-        """Return the seed of a slot's episode, and the number of steps so far."""
+    def seed_and_steps(self, slot: int) -> tuple[int, int]:
+        """Return the seed of a slot's episode, and the number of its steps so far."""
         return int(self._seeds[slot]), int(self._steps[slot])
 
     def _observe(self, slots: Slots, observations: Float32) -> None:
+        """Copy the observations that the kernel wrote for slots [k] into rows `slots` of observations [B, O]."""
         tile, lane = np.divmod(slots, self._lanes)
         observations[slots] = self._observations[tile, :, lane]
 
 
 class _ArraySlots:
-    """B slots of a task, stepped by its array operations. It has the methods of `CompiledSlots`.
+    """B slots of a task, stepped by its array operations. See `CompiledSlots` for the methods.
 
-    states: [S, B], or worlds [B].
+    states: [S, B], one column for each slot; or worlds [B].
     """
 
     def __init__(self, task: AnyTask, slots: int) -> None:
         self._task = task
         self._limit = task.step_limit
-        self.states = task.blank(slots)
+        self.states = task.blank_states(slots)
         self._seeds, self._steps = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
 
     def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
@@ -211,17 +215,17 @@ class _ArraySlots:
 
     def move(self, sources: Slots, targets: Slots) -> None:
         self.states[..., targets] = self.states[..., sources]
-        for array in (self._seeds, self._steps):
-            array[targets] = array[sources]
+        self._seeds[targets] = self._seeds[sources]
+        self._steps[targets] = self._steps[sources]
 
     def state(self, slot: int) -> Any:
         return self.states[..., slot].copy()
 
-    def episode(self, slot: int) -> tuple[int, int]:
+    def seed_and_steps(self, slot: int) -> tuple[int, int]:
         return int(self._seeds[slot]), int(self._steps[slot])
 
     def _draws(self, slots: Slots) -> Draws:
-        """Return the random numbers of the slots' episodes at their current steps."""
+        """Return the random numbers of the slots' episodes in their current steps."""
         return Draws(self._seeds[slots], self._steps[slots])
 
     def _observe(self, slots: Slots, observations: Float32) -> None:
@@ -229,20 +233,20 @@ class _ArraySlots:
 
 
 class ExactEngine:
-    """B slots of an exact task. An episode cannot fail.
+    """B slots of an exact task. See `Engine` for the attributes. An episode cannot fail.
 
     Args:
         options: The environment.
         slots: B.
-        compiled: Whether the native kernels step the slots, if they were built. If not, array operations do.
+        compiled: Whether the native kernels step the slots, if they were built. Otherwise array operations step them.
 
     Raises:
         InputError: There is no such task, or the options do not fit it.
     """
 
     reuses = True
-    metric_names: tuple[str, ...] = ()  # `environments.make` refuses metrics of exact tasks
-    refill = 1  # a reset is cheap, so an episode begins as soon as a slot is free
+    metric_names: tuple[str, ...] = ()  # `environments.make` raises an error if an experiment asks for metrics
+    min_free_slots = 1  # a reset is cheap, so an episode begins as soon as a slot is free
 
     def __init__(self, options: EnvOptions, slots: int, compiled: bool = True) -> None:
         self._options = options
@@ -261,15 +265,15 @@ class ExactEngine:
         return CompiledSlots(self.task, slots) if self.compiled else _ArraySlots(self.task, slots)
 
     def suggested_slots(self) -> int:
-        """Return 1024: array operations are fast only with many slots, and kernels are called less often."""
+        """Return 1024. Array operations are fast only with many slots, and kernels then need fewer calls."""
         return 1024
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
+        """Begin the episodes of seeds [k] in slots [k]; write rows `slots` of observations [B, O]."""
         self.slots.begin(slots, seeds, observations)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
+        """Step slots [k] by outputs [k, A]; write rows `slots` of observations [B, O]; return rewards and ends, [k]."""
         return self.slots.step(slots, outputs, observations)
 
     def metrics(self, slots: Slots) -> Int64:
@@ -277,39 +281,40 @@ class ExactEngine:
         return np.zeros((len(slots), 2, 0), np.int64)
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Generator[Transition, None, None]:
-        """Play one episode in a new slot. If `used`, an episode of seed + 1 begins in the slot first."""
-        slots = self._new_slots(1)
-        observations = np.zeros((1, self.observation_size), np.float32)
+        """Play one episode in a new slot, see `Engine.trial`. If `used`, another episode begins in the slot first."""
+        new_slots = self._new_slots(1)
         slot_0 = np.zeros(1, np.intp)
+        observations = np.zeros((1, self.observation_size), np.float32)
         if used:
-            slots.begin(slot_0, np.array([seed + 1]), observations)
-        slots.begin(slot_0, np.array([seed]), observations)
+            new_slots.begin(slot_0, np.array([seed + 1]), observations)
+        new_slots.begin(slot_0, np.array([seed]), observations)
         yield {"observation": observations[0].copy()}
         for row in outputs:
-            rewards, ended = slots.step(slot_0, row[None], observations)
+            rewards, ended = new_slots.step(slot_0, row[None], observations)
             yield {"observation": observations[0].copy(), "reward": rewards[0], "terminated": bool(ended[0])}
             if ended[0]:
                 break
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the n actions of network outputs [n, A], as Gymnasium's environment of the same name takes them."""
+        """Return n actions from network outputs [n, A], in the type that Gymnasium's environment of this name takes."""
         actions = self.task.actions(outputs)
         return actions.tolist() if self.task.discrete else list(actions.astype(np.float32))
 
     def frame(self, slot: int) -> UInt8:
-        """Return the frame that Gymnasium draws for the state of a slot, [H, W, 3].
+        """Return the picture that Gymnasium draws of the state of a slot, see `Engine.frame`.
 
         Raises:
             InputError: The task cannot be drawn, or a library that draws it is missing.
         """
         from evolve.environments.rendering import picture  # noqa: PLC0415 - only drawing needs Gymnasium
 
-        seed, step = self.slots.episode(slot)
+        seed, step = self.slots.seed_and_steps(slot)
         # Pictures show some settings, such as the length of a pole, so the task needs the values of this episode.
-        return picture(self.id, exact_task(fixed(self._options, seed)), self.slots.state(slot), seed, step)
+        task = exact_task(with_drawn_arguments(self._options, seed))
+        return picture(self.id, task, self.slots.state(slot), seed, step)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Continue the episodes of slots `sources` in slots `targets`."""
+        """Continue the episodes of slots `sources` [k] in the free slots `targets` [k]."""
         self.slots.move(sources, targets)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
-"""`register_task` turns a generator function of a user into an environment.
+"""`register_task` turns a generator function of a user into an environment of Gymnasium.
 
-The module also has such a task: it sleeps, and serves to measure scheduling.
+The module also registers a task of its own, `SLEEP`: its steps sleep. It serves to measure how rank 0 schedules
+episodes.
 """
 
 import inspect
@@ -20,7 +21,7 @@ Episode = Callable[..., Generator[Any, Float32, float | tuple[float, dict[str, A
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
-    """A Gymnasium environment that plays each episode by a call of a function. Only the last step has a reward.
+    """A Gymnasium environment that plays each episode by one call of a function. Only the last step has a reward.
 
     `reset` and `step` raise InputError if the function breaks the contract of `register_task`.
 
@@ -35,19 +36,19 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         TypeError: The function does not take these keyword arguments.
     """
 
-    # The other parameters are positional only, because the function may have keyword arguments of the same names.
+    # Only **kwargs may be passed by keyword, because the function may have arguments with the names of the others.
     def __init__(self, episode: Episode, observation_size: int, action_size: int, name: str, /, **kwargs: Any) -> None:
         function = f"{getattr(episode, '__module__', '')}.{getattr(episode, '__qualname__', type(episode).__name__)}"
         self._title = f"{function} ({name})"
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (observation_size,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (action_size,), np.float32)
-        # Raise TypeError for wrong arguments now, not in the first episode. None stands for the random generator.
+        # Raise TypeError for wrong arguments now, not in the first episode. None takes the place of the generator.
         inspect.signature(episode).bind(None, **kwargs)
         self._episode = partial(episode, **kwargs)
         self._size = observation_size
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Float32, Any]:
-        """Begin an episode: call the function, and run it up to its first yield."""
+        """Begin an episode: call the function, and run it up to its first `yield`."""
         super().reset(seed=seed)
         self._running = self._episode(self.np_random)
         if not isinstance(self._running, Generator):
@@ -66,10 +67,11 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         except StopIteration as end:
             score: Any = end.value
             info: Any = {}
+            # The function may return (return, metrics).
             if isinstance(score, tuple) and len(score) == 2 and isinstance(score[1], Mapping):
                 score, info = score
             # A function that has returned gives no new observation, so repeat the last one.
-            return self._last_observation, self._return(score), True, False, info
+            return self._last_observation, self._reward(score), True, False, info
         return self._last_observation, 0.0, False, False, {}
 
     def _observation(self, yielded: Any) -> Float32:
@@ -84,8 +86,8 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
             raise InputError(self._title, expected, got)
         return numbers.reshape(self._size)
 
-    def _return(self, returned: Any) -> float:
-        """Return the value that the function has returned as a float. Raises InputError unless it is a number."""
+    def _reward(self, returned: Any) -> float:
+        """Return the result of the function as a float. Raises InputError unless it is a number."""
         try:
             return float(returned)
         except (TypeError, ValueError, OverflowError):
@@ -132,12 +134,13 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         cure = f'The module belongs to env.id only: register "{registered}" here, and name env.id="{name}".'
         raise InputError("name", "a name without a colon", repr(name), cure)
 
-    # A name that this function has registered (a `partial` of FunctionEnv) may be registered again.
-    known = gymnasium.registry.get(name) if isinstance(name, str) else None
-    if known is not None and getattr(known.entry_point, "func", None) is not FunctionEnv:
+    # Another environment must not be replaced, but a task may be registered again. Its entry point is a `partial` of
+    # FunctionEnv, see below.
+    existing = gymnasium.registry.get(name) if isinstance(name, str) else None
+    if existing is not None and getattr(existing.entry_point, "func", None) is not FunctionEnv:
         raise InputError("name", "a name that Gymnasium does not know", f"{name}, another environment")
     try:
-        gymnasium.registry.pop(name, None)  # prevents a warning if a notebook registers its task again
+        gymnasium.registry.pop(name, None)  # prevents Gymnasium's warning if a notebook registers its task again
         gymnasium.register(name, entry_point=partial(FunctionEnv, episode, observation_size, action_size, name))
     except (gymnasium.error.Error, TypeError) as error:
         got = f"{name!r} ({one_line(error)})"

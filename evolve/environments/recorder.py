@@ -1,4 +1,8 @@
-"""Record the episodes that an engine plays. To time environments, `replay` plays recorded episodes without networks."""
+"""Record episodes, and replay them without networks.
+
+A `Recorder` takes the place of an engine, and records the episodes that this engine plays. `replay` plays recorded
+episodes, to time their environments.
+"""
 
 import math
 import time
@@ -14,11 +18,11 @@ from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.exact import exact_task
 from evolve.environments.exact_engine import ExactEngine, is_left_to_gymnasium
 from evolve.environments.randomization import draw_tables
-from evolve.environments.spaces import action_decoder, separate
+from evolve.environments.spaces import action_decoder, separate_actions
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, ceil_div
 
-# The numbers of slots that replay an exact task. Rigid bodies get few slots: their steps take long, and most of many
-# slots would be empty while the last episodes run.
+# The numbers of slots that replay an exact task. Rigid bodies get few slots, because their steps take long: with more
+# slots, most of them would be empty for a long time, while the last episodes run.
 _SLOTS, _RIGID_BODY_SLOTS = 1024, 64
 
 
@@ -31,7 +35,7 @@ class Recording:
         outputs: The outputs [A] of the network in each step.
         rewards: The reward of each step.
         observations: The observation [O] before each step, and the observation after the last step. Empty if the
-            recorder does not record observations.
+            recorder was made without `observations`.
     """
 
     seed: int
@@ -64,13 +68,13 @@ class Recorder:
 
     @property
     def engine(self) -> Engine:
-        """This recorder, which has all attributes of an engine."""
+        """This recorder, with the type of an engine: `__getattr__` provides all attributes that it does not define."""
         return cast("Engine", self)
 
-    # `__getattr__` only serves reading. Without this property, an assignment would not reach the engine.
+    # `__getattr__` serves only reading. This property passes an assignment on to the engine.
     @property
     def on_fault(self) -> Callable[[], None]:
-        """The function that the engine calls for each fault."""
+        """The function that the engine calls after each fault."""
         return self._engine.on_fault
 
     @on_fault.setter
@@ -78,7 +82,7 @@ class Recorder:
         self._engine.on_fault = callback
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin episodes, and a recording for each."""
+        """Begin episodes, and a recording of each."""
         for slot, seed in zip(slots.tolist(), seeds.tolist(), strict=True):
             self.running[slot] = Recording(seed)
         self._engine.reset(slots, seeds, observations)
@@ -88,7 +92,7 @@ class Recorder:
         """Step slots, and record the step."""
         rewards, ended = self._engine.step(slots, outputs, observations)
         for slot, row, reward in zip(slots.tolist(), outputs, rewards.tolist(), strict=True):
-            # Copies, because the caller uses its arrays again in the next step.
+            # Copy, because the caller writes into the same arrays in the next step.
             self.running[slot].outputs.append(row.copy())
             self.running[slot].rewards.append(reward)
         self._record_observations(slots, observations)
@@ -110,14 +114,16 @@ class Recorder:
 def replay(
     options: EnvOptions, episodes: list[Recording], clock: Callable[[], float] = time.perf_counter
 ) -> tuple[int, float]:
-    """Play recorded episodes; return (environment steps, seconds by a clock), or (0, ∞) without episodes.
+    """Play recorded episodes, and return (environment steps, seconds); (0, ∞) without episodes.
 
-    The exact engine steps episodes side by side; a free slot begins the next episode. Gymnasium plays episodes one
-    after another. EnvPool plays all episodes side by side in a pool with one thread. The pool restarts episodes that
+    The exact engine plays episodes side by side; a free slot begins the next episode. Gymnasium plays episodes one
+    after another. EnvPool plays all episodes side by side, in a pool with one thread. The pool restarts episodes that
     have ended, until it has made at least as many steps as were recorded. The time of the exact engine includes the
-    decoding of actions; for the other engines, actions are decoded before the clock starts.
+    decoding of actions. For the other engines, actions are decoded before the clock starts.
+
+    clock: The function that returns the time in seconds.
     """
-    if not episodes:  # in a bench with more processes than candidates
+    if not episodes:  # this happens in a bench with more processes than candidates
         return 0, math.inf
     play = {"envpool": _replay_pool, "exact": _replay_exact, "gymnasium": _replay_gymnasium}[options.engine]
     return play(options, episodes, clock)
@@ -126,48 +132,51 @@ def replay(
 def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
     engine = EnvPoolEngine(options, len(episodes))
     pool = engine.make_pool([episode.seed for episode in episodes])
-    total = sum(len(episode.outputs) for episode in episodes)
-    ticks = ceil_div(total, len(episodes))
+    # A tick steps all environments of the pool.
+    ticks = ceil_div(sum(len(episode.outputs) for episode in episodes), len(episodes))
     actions = []
     for tick in range(ticks):
-        # An episode that is shorter than `ticks` begins its recorded outputs again.
+        # If an episode is shorter than `ticks`, its recorded outputs begin again.
         outputs = np.stack([episode.outputs[tick % len(episode.outputs)] for episode in episodes])
         actions.append(engine.decode(outputs))
     pool.reset()
     begin = clock()
-    for row in actions:
-        pool.step(row)
+    for actions_of_tick in actions:
+        pool.step(actions_of_tick)
     return ticks * len(episodes), clock() - begin
 
 
 def _replay_exact(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
     task = exact_task(options)
-    count = min(len(episodes), _RIGID_BODY_SLOTS if task.has_world else _SLOTS)
-    engine: Engine = ExactEngine(options, count)
+    num_slots = min(len(episodes), _RIGID_BODY_SLOTS if task.has_world else _SLOTS)
+    engine: Engine = ExactEngine(options, num_slots)
     if is_left_to_gymnasium(task):
         from evolve.environments.gymnasium_engine import GymnasiumFallback  # noqa: PLC0415 - needs Gymnasium
 
-        engine = GymnasiumFallback(options, count)
-    observations = np.zeros((count, engine.observation_size), np.float32)
+        engine = GymnasiumFallback(options, num_slots)
+    observations = np.zeros((num_slots, engine.observation_size), np.float32)
+
+    # The outputs of all episodes end to end: the rows of an episode begin at its entry of `first_rows`.
     outputs = np.concatenate([np.stack(episode.outputs) for episode in episodes])
     lengths = np.array([len(episode.outputs) for episode in episodes])
-    first = lengths.cumsum() - lengths  # each episode's first row in `outputs`
+    first_rows = lengths.cumsum() - lengths
     seeds = np.array([episode.seed for episode in episodes])
-    # `rows`: the row of `outputs` that each slot plays next.
-    rows, live = np.zeros(count, np.intp), np.zeros(count, np.bool_)
-    begun, free = 0, np.arange(count)
+
+    # For each slot: the row of `outputs` that it plays next, and whether an episode runs in it.
+    next_rows, live = np.zeros(num_slots, np.intp), np.zeros(num_slots, np.bool_)
+    free, num_begun = np.arange(num_slots), 0
     begin = clock()
-    while live.any() or begun < len(episodes):
-        # At the end, fewer episodes than free slots are left.
-        free = free[: len(episodes) - begun]
+    while live.any() or num_begun < len(episodes):
+        # Begin the next episodes in the free slots. At the end, fewer episodes than free slots are left.
+        free = free[: len(episodes) - num_begun]
         if len(free):
-            beginning = np.arange(begun, begun + len(free))
-            engine.reset(free, seeds[beginning], observations)
-            rows[free], live[free] = first[beginning], True
-            begun += len(free)
+            new = slice(num_begun, num_begun + len(free))
+            engine.reset(free, seeds[new], observations)
+            next_rows[free], live[free] = first_rows[new], True
+            num_begun += len(free)
         slots = np.flatnonzero(live)
-        _, ended = engine.step(slots, outputs[rows[slots]], observations)
-        rows[slots] += 1
+        _, ended = engine.step(slots, outputs[next_rows[slots]], observations)
+        next_rows[slots] += 1
         free = slots[ended]
         live[free] = False
     return int(lengths.sum()), clock() - begin
@@ -179,13 +188,14 @@ def _replay_gymnasium(options: EnvOptions, episodes: list[Recording], clock: Cal
     make = maker(options)
     env = make()
     _, decode = action_decoder(env.action_space, options.action_scale)
-    played = [(episode.seed, separate(env.action_space, decode(np.stack(episode.outputs)))) for episode in episodes]
-    # Episodes may have different randomized arguments, and then each episode needs a new object.
+    seeds = [episode.seed for episode in episodes]
+    all_actions = [separate_actions(env.action_space, decode(np.stack(episode.outputs))) for episode in episodes]
+    all_drawn = draw_tables(options.randomize, np.array(seeds))
+    # With randomized arguments each episode needs a new object, because its arguments may be different.
     reuse = may_reuse(env, options) and not options.randomize
-    tables = draw_tables(options.randomize, np.array([episode.seed for episode in episodes]))
     steps = 0
     begin = clock()
-    for (seed, actions), drawn in zip(played, tables, strict=True):
+    for seed, actions, drawn in zip(seeds, all_actions, all_drawn, strict=True):
         if not reuse:
             env.close()
             env = make(drawn)

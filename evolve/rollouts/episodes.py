@@ -35,8 +35,8 @@ class RolloutSpec:
     least_chunk: The smallest number of episodes of a chunk. It is above 1 if a kernel steps several slots in the time
         of one.
     num_metrics: M, the number of metrics of an episode.
-    trial: The fingerprints of the steps of an episode on rank 0 (`environments.check`), which a worker compares with
-        its own; empty if they are unknown.
+    trial: The fingerprints of the steps of an episode on rank 0 (`environments.check_repeatable`), which a worker
+        compares with its own; empty if they are unknown.
     """
 
     experiment: str

@@ -288,8 +288,7 @@ class NativePlay:
         # Change the live slots last: after an error before this line, no episode is lost or played twice.
         other._buffers["live"][targets] = True
         self._buffers["live"][sources] = False
-        # `episode` returns the seed and the number of steps.
-        return sum(self._environments.episode(slot)[1] for slot in sources.tolist())
+        return sum(self._environments.seed_and_steps(slot)[1] for slot in sources.tolist())
 
     def clear(self) -> None:
         """Drop all episodes."""

@@ -303,10 +303,10 @@ class Rollout:
 
         Otherwise close the gaps between live slots if at least half of the slots up to the last live one are free.
         """
-        # Some engines reset many environments in one call, so episodes wait until `engine.refill` slots are free.
+        # Some engines reset many environments in one call, so episodes wait for `engine.min_free_slots` free slots.
         num_free = len(self._free) - len(self._live)
         n = min(num_free, len(self.queue), most)
-        if n and (not len(self._live) or num_free >= self.engine.refill):
+        if n and (not len(self._live) or num_free >= self.engine.min_free_slots):
             self._begin(np.flatnonzero(self._free)[:n])
         elif len(self._live) and 2 * len(self._live) <= self._span:
             self._compact()

@@ -77,8 +77,8 @@ class Experiment:
         device_slots: The number of slots on a device that plays whole episodes: one for each episode of a generation,
             or fewer if these do not fit. None if `config.compute.slots` applies: the user gave it, or the environment
             or the network is on the host.
-        trial: The environment that was checked before the run, and the fingerprints that `environments.check` returned.
-            None without this check.
+        trial: The environment that was checked before the run, and the fingerprints that
+            `environments.check_repeatable` returned. None without this check.
     """
 
     config: Config
@@ -239,7 +239,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     # Play a few episodes to check that a seed repeats its episode, that metrics are reported, and that episodes end.
     trial = None
     if config.compute.check and not hangs:
-        fingerprints = environments.check(engine, complete.env.reuse, slots)
+        fingerprints = environments.check_repeatable(engine, complete.env.reuse, slots)
         # Workers need not compare their fingerprints of an exact task, because it is the same on all ranks.
         trial = None if config.env.engine == "exact" else (complete.env, fingerprints)
         environments.check_metrics(engine)

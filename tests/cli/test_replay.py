@@ -229,7 +229,9 @@ def test_the_title_of_a_film_names_the_genome(call, record, monkeypatch):
 
 
 def test_an_envpool_environment_without_frames_is_filmed_in_gymnasium(call, record, tmp_path, monkeypatch):
-    monkeypatch.setattr(video, "can_draw", lambda _id: False)  # as of MuJoCo's tasks, which few machines can draw
+    monkeypatch.setattr(
+        video, "envpool_can_draw", lambda _id: False
+    )  # as of MuJoCo's tasks, which few machines can draw
     path = record("CartPole-v1", "--engine", "envpool", *SHORT)
     done = call("replay", path, "--video", "twin.gif", **HEADLESS).ok()
     assert "not compared with the log: an episode of CartPole-v1 of Gymnasium, since EnvPool" in done.out

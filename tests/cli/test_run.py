@@ -349,8 +349,8 @@ def test_the_value_of_an_unknown_option_does_not_hide_the_similar_option():
          "Modules are looked for in the working directory and on PYTHONPATH."),
         ("needy:Walk-v0", "got needy:Walk-v0 (No module named 'nowhere'). needy imports it: install it."),
         ("Lazy-v0", "got Lazy-v0 (No module named 'nowhere'). Lazy-v0 imports it: install it."),
-        ("needy.py:Walk-v0", "without folders and without .py: env.id=\"module:Name-v0\"."),
-        ("./needy:Walk-v0", "without folders and without .py: env.id=\"module:Name-v0\"."),
+        ("needy.py:Walk-v0", "without folders or .py: env.id=\"module:Name-v0\"."),
+        ("./needy:Walk-v0", "without folders or .py: env.id=\"module:Name-v0\"."),
     ],
 )  # fmt: skip
 def test_environments_of_ones_own_are_hinted_at(env, message, tmp_path, monkeypatch):

@@ -101,5 +101,5 @@ def test_a_dry_run_says_where_the_page_would_be(call, tmp_path):
 
 def test_which_environments_can_be_drawn():
     environments.draw_without_display()
-    assert environments.check_drawable(EnvOptions())
-    assert not environments.check_drawable(EnvOptions(id="toys:Switches-v0"))
+    assert environments.try_drawing(EnvOptions())
+    assert not environments.try_drawing(EnvOptions(id="toys:Switches-v0"))

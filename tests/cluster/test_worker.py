@@ -188,7 +188,9 @@ def test_to_make_environments_may_take_longer_than_an_episode():
 def test_the_trial_of_rank_0_is_compared_once_for_each_rollout(monkeypatch):
     """A script that iterates sets its workers up again in each generation."""
     compared = []
-    monkeypatch.setattr(worker.environments, "check_trial", lambda _, fingerprints: compared.append(fingerprints))
+    monkeypatch.setattr(
+        worker.environments, "check_same_as_rank_0", lambda _, fingerprints: compared.append(fingerprints)
+    )
     made = experiment({"id": "CartPole-v1", "engine": "gymnasium", "max_episode_steps": 20})
     setup, make = Setup(made.config.to_toml(), trial='["a"]'), KeptRollouts(make_rollout)
     steps = (now, setup), (now, chunk(made, 5)), (now, setup), (now, chunk(made, 6)), (done(P), LEAVE)

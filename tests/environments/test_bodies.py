@@ -161,4 +161,4 @@ def test_episodes_equal_those_of_gymnasium(name, kwargs, policy):
 def test_the_name_decides_how_long_episodes_are(name, hardcore):
     """As Gymnasium registers it, whatever the obstacles."""
     engine = environments.make(EnvOptions(id=name, engine="exact", kwargs={"hardcore": hardcore}), 1)
-    assert engine.task.limit == gymnasium.spec(name).max_episode_steps
+    assert engine.task.default_limit == gymnasium.spec(name).max_episode_steps

@@ -7,7 +7,7 @@ from toys import Rated, Texts
 
 from evolve import environments
 from evolve.config import EnvOptions
-from evolve.environments.engine import FPS
+from evolve.environments.engine import DEFAULT_FPS
 from evolve.errors import EpisodeTimeout, InputError
 
 ENVIRONMENTS = [
@@ -257,7 +257,7 @@ def test_every_fault_is_noted_and_announced(where, steps, recorded, how, monkeyp
 
     monkeypatch.setattr(toys.Faulty, "close", panic)
     engine = environments.make(EnvOptions(id="toys:Faulty-v0", kwargs={"share": 1.0, "where": where, "how": how}), 3)
-    environments.check(engine)
+    environments.check_repeatable(engine)
     observer = environments.Recorder(engine, 3, observations=False) if recorded else engine
     announced = []
     observer.on_fault = lambda: announced.append(sorted(engine.faults))
@@ -282,7 +282,7 @@ def test_the_episodes_of_an_environment_that_panics_are_played(method, monkeypat
     monkeypatch.setattr(toys.Values, method, panic)
     engine = environments.make(EnvOptions(id="toys:Values-v0"), 1)
     assert engine.suggested_slots() == 8
-    environments.check(engine)
+    environments.check_repeatable(engine)
 
 
 @pytest.mark.parametrize(("reaction", "stepped"), [("stop", 0), ("worst", 1)])
@@ -353,7 +353,7 @@ def old_interface(since):
 @pytest.mark.parametrize(("since", "method"), [(1, "step"), (3, "step"), (-1, "reset")])
 def test_an_old_interface_is_refused_at_the_door(since, method):
     with pytest.raises(InputError, match=method) as refused:
-        environments.check(old_interface(since))
+        environments.check_repeatable(old_interface(since))
     assert refused.value.argument == "env.id"
 
 
@@ -369,12 +369,12 @@ def test_an_old_interface_is_refused_at_the_door(since, method):
 )
 def test_a_class_that_forgets_a_part_of_the_interface_is_refused_at_the_door(name, said):
     with pytest.raises(InputError, match=said):
-        environments.check(environments.make(EnvOptions(id=f"toys:{name}"), 1))
+        environments.check_repeatable(environments.make(EnvOptions(id=f"toys:{name}"), 1))
 
 
 def test_a_wrong_keyword_inside_reset_is_an_error_of_the_episode():
     engine = environments.make(EnvOptions(id="toys:Misspelt"), 1)
-    environments.check(engine)
+    environments.check_repeatable(engine)
     engine.reset(np.zeros(1, np.intp), np.zeros(1, np.int64), np.zeros((1, engine.observation_size), np.float32))
     assert "unexpected keyword argument 'sed'" in engine.faults[0]
 
@@ -389,16 +389,16 @@ def test_an_environment_whose_spaces_are_refused_is_closed(monkeypatch):
 def test_an_invalid_rate_of_frames_counts_as_none(monkeypatch):
     for rate in ("as you like", 10**400):
         monkeypatch.setitem(Rated.metadata, "render_fps", rate)
-        assert environments.make(EnvOptions(id="toys:Rated"), 1).fps == FPS
-    assert environments.make(EnvOptions(id="toys:unrated"), 1).fps == FPS
-    assert not environments.check_drawable(EnvOptions(id="toys:unrated"))
+        assert environments.make(EnvOptions(id="toys:Rated"), 1).fps == DEFAULT_FPS
+    assert environments.make(EnvOptions(id="toys:unrated"), 1).fps == DEFAULT_FPS
+    assert not environments.try_drawing(EnvOptions(id="toys:unrated"))
 
 
 @pytest.mark.parametrize(("place", "said"), [(1, "reward of step must be one number, not '"), (2, "terminated of step"),
                                              (3, "truncated of step must be one bool, not 'False'")])  # fmt: skip
 def test_a_text_is_neither_a_reward_nor_an_end(place, said):
     with pytest.raises(InputError, match=said):
-        environments.check(environments.make(EnvOptions(id="toys:Wordy", kwargs={"place": place}), 1))
+        environments.check_repeatable(environments.make(EnvOptions(id="toys:Wordy", kwargs={"place": place}), 1))
 
 
 def test_an_interface_that_breaks_in_an_episode_is_named_without_a_traceback():

@@ -12,7 +12,7 @@ from conftest import ROOT
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments.exact import Draws
-from evolve.environments.rendering import GYMNASIUM_INDICES, has_picture
+from evolve.environments.rendering import GYMNASIUM_INDICES, is_drawable_task
 from evolve.errors import InputError
 from evolve.numerics import native
 
@@ -24,7 +24,7 @@ OPTIONS = {
 }
 CASES = [(name, kwargs) for name in environments.TASKS for kwargs in OPTIONS.get(name, [{}])]
 SLOTS = 21  # two tiles, one of them not full
-CLASSICAL = [name for name, task in environments.TASKS.items() if has_picture(name) and not task.has_world]
+CLASSICAL = [name for name, task in environments.TASKS.items() if is_drawable_task(name) and not task.has_world]
 
 
 def engine_of(name, kwargs=(), compiled=True, slots=SLOTS, **options):
@@ -117,19 +117,19 @@ def test_a_classical_task_follows_gymnasium(name):
 @pytest.mark.parametrize("name", CLASSICAL)
 def test_a_classical_task_begins_as_gymnasium_says(name):
     """First states have the same distribution as Gymnasium's, from other random numbers."""
-    task = environments.TASKS[name](environments.TASKS[name].settings())
+    task = environments.TASKS[name](environments.TASKS[name].options_class())
     seeds = np.arange(4000)
     ours = task.observe(task.begin(Draws(seeds, np.zeros_like(seeds))))
     env = gymnasium.make(name)
     theirs = np.array([env.reset(seed=seed)[0] for seed in range(1000)]).T
     np.testing.assert_allclose(ours.mean(axis=1), theirs.mean(axis=1), atol=0.08)
     np.testing.assert_allclose(ours.std(axis=1), theirs.std(axis=1), rtol=0.1, atol=1e-3)
-    assert gymnasium.spec(name).max_episode_steps == task.limit
+    assert gymnasium.spec(name).max_episode_steps == task.default_limit
 
 
 @pytest.mark.parametrize("name", environments.TASKS)
 def test_no_episodes_are_no_error(name):
-    task = environments.TASKS[name](environments.TASKS[name].settings())
+    task = environments.TASKS[name](environments.TASKS[name].options_class())
     draws = Draws(np.zeros(0, np.int64), np.zeros(0, np.int64))
     moved = task.step(task.begin(draws), np.zeros((0, task.action_size), np.float32), draws)
     assert task.observe(moved.states).shape == (task.observation_size, 0)
@@ -243,9 +243,9 @@ def test_the_good_end_moves_to_another():
 @pytest.mark.parametrize("name", environments.TASKS)
 def test_a_task_with_a_picture_can_be_drawn(name):
     engine = engine_of(name, slots=1)
-    assert environments.check_drawable(EnvOptions(id=name, engine="exact")) == has_picture(name)
+    assert environments.try_drawing(EnvOptions(id=name, engine="exact")) == is_drawable_task(name)
     Player(engine, [1])
-    if has_picture(name):
+    if is_drawable_task(name):
         pytest.importorskip("pygame")
         frame = engine.frame(0)
         assert frame.shape[2] == 3

@@ -51,7 +51,7 @@ def test_the_warnings_of_gymnasium_come_again_after_an_environment_was_made(monk
 
 def test_an_id_without_a_version_has_the_properties_of_the_newest():
     options, newest = (EnvOptions(id=env_id, engine="gymnasium") for env_id in ("CartPole", "CartPole-v1"))
-    for find in (environments.max_episode_steps, environments.is_quick, lambda o: environments.names(o.id, 4, 2)):
+    for find in (environments.max_episode_steps, environments.is_quick, lambda o: environments.labels(o.id, 4, 2)):
         assert find(options) == find(newest)
     assert environments.max_episode_steps(options) == 500
     assert environments.max_episode_steps(EnvOptions(id="CartPole-v0", engine="gymnasium")) == 200
@@ -144,7 +144,7 @@ def test_an_environment_may_fail_when_it_is_closed(own):
         "    def close(self): raise RuntimeError('stuck')\n"
     )
     environments.check_randomized(EnvOptions(id=f"{module}:Stuck", randomize={"g": {"uniform": [5, 15]}}))
-    assert not environments.check_drawable(EnvOptions(id=f"{module}:Stuck"))
+    assert not environments.try_drawing(EnvOptions(id=f"{module}:Stuck"))
 
 
 def test_an_environment_without_a_render_mode_is_not_filmed(own):

@@ -5,7 +5,7 @@ from gymnasium import spaces
 
 from evolve import environments
 from evolve.config import EnvOptions
-from evolve.environments.rendering import KNOWN_LABELS, names
+from evolve.environments.rendering import KNOWN_LABELS, labels
 
 LIFELONG = ("Cues", "Reversal", "Bandit", "TMaze")
 
@@ -16,7 +16,7 @@ def test_as_many_names_as_numbers(family):
                 "InvertedPendulum": 5, "HalfCheetah": 5, "MountainCar": 0, "MountainCarContinuous": 0}  # fmt: skip
     version, library = (0, "exact") if family in LIFELONG else (versions.get(family, 1), "gymnasium")
     engine = environments.make(EnvOptions(id=f"{family}-v{version}", engine=library), 1)
-    seen, done = names(engine.id, engine.observation_size, engine.action_size)
+    seen, done = labels(engine.id, engine.observation_size, engine.action_size)
     assert (tuple(seen), tuple(done)) == KNOWN_LABELS[family]
     assert len(seen) == engine.observation_size
     assert len(set(seen)) == len(seen)
@@ -34,14 +34,14 @@ def test_keys_of_a_dict_are_names():
     options = EnvOptions(id="mine:Task-v0")
     both = environments.Spaces(seen, done)
     codec = environments.Codec(options, both)
-    observations, actions = names(options.id, codec.observation_size, codec.action_size, both)
+    observations, actions = labels(options.id, codec.observation_size, codec.action_size, both)
     assert observations == ["eye a_rather_lon 0", "eye a_rather_lon 1", "eye a_rather_lon 2", "eye far 0", "eye far 1",
                             "goal 0", "goal 1", "speed"]  # fmt: skip
     assert actions == ["arm 0", "arm 1", "arm 2", "grip 1", "grip 2"]
     flat = environments.Spaces(spaces.Box(-1, 1, (1,)), None)
-    assert names(options.id, 1, 1, flat) == (["observation 0"], ["action 0"])
+    assert labels(options.id, 1, 1, flat) == (["observation 0"], ["action 0"])
 
 
 def test_strangers_are_numbered():
-    assert names("mine:Task-v0", 2, 1) == (["observation 0", "observation 1"], ["action 0"])
-    assert names("CartPole-v1", 5, 2)[0][4] == "observation 4"  # wrapped, so no longer what we know
+    assert labels("mine:Task-v0", 2, 1) == (["observation 0", "observation 1"], ["action 0"])
+    assert labels("CartPole-v1", 5, 2)[0][4] == "observation 4"  # wrapped, so no longer what we know

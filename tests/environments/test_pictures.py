@@ -10,7 +10,7 @@ from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments import rendering
 from evolve.environments.exact import Draws
-from evolve.environments.exact.bipedal_walker import LIDAR, LIDAR_RANGE, STEP
+from evolve.environments.exact.bipedal_walker import LIDAR_RANGE, NUM_RAYS, STEP
 from evolve.errors import InputError, how_to_install
 
 pytest.importorskip("pygame")
@@ -76,7 +76,7 @@ def test_a_picture_does_not_depend_on_the_picture_before(name):
         for _ in range(25):
             pair.step()
     before = pair.engine.frame(2)
-    assert environments.check_drawable(ANOTHER)
+    assert environments.try_drawing(ANOTHER)
     assert np.array_equal(pair.engine.frame(2), before)
     pair.engine.reset(np.array([0]), np.array([9]), pair.seen)
     assert not np.array_equal(pair.engine.frame(0), before)
@@ -130,7 +130,7 @@ def test_rays_end_at_ground_that_lower_obstacles_have_moved(monkeypatch):
             world["body"][place] += (vertex - 10) * STEP, world["height"][0, vertex] - world["height"][0, 10]
         env = rendering.picture(name, task, world[0], seed=3, step=0)
         drawn = [np.hypot(*np.subtract(ray.p2, ray.p1)) / LIDAR_RANGE for ray in env.lidar]
-        np.testing.assert_allclose(drawn, task.observe(world)[-LIDAR:, 0], atol=1e-4)
+        np.testing.assert_allclose(drawn, task.observe(world)[-NUM_RAYS:, 0], atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_rays_end_at_ground_that_lower_obstacles_have_moved(monkeypatch):
 )
 def test_a_library_that_draws_is_named(absent, missing, name, extra, monkeypatch):
     options = EnvOptions(id=name, engine="exact")
-    assert environments.check_drawable(options)
-    assert environments.check_drawable(ANOTHER)
+    assert environments.try_drawing(options)
+    assert environments.try_drawing(ANOTHER)
     absent(missing)
     for module in [known for known in sys.modules if known.startswith("gymnasium.envs.box2d")]:
         monkeypatch.delitem(sys.modules, module)  # it imports Box2D when it is imported
     with pytest.raises(InputError) as raised:
-        environments.check_drawable(options)
+        environments.try_drawing(options)
     assert str(raised.value).endswith(how_to_install(extra))
     assert f"{missing} is not installed" in str(raised.value)

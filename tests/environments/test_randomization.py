@@ -104,7 +104,7 @@ def test_each_slot_of_an_exact_task_has_its_own_values(name):
     compiled = play(options, seeds, 21)
     assert compiled == play(options, seeds, 21, compiled=False) == play(options, seeds, 5)
     for seed in seeds[:3]:  # the same as an environment that has these values in all episodes
-        alone = play(environments.fixed(options, seed), [seed], 1)
+        alone = play(environments.with_drawn_arguments(options, seed), [seed], 1)
         assert alone[seed] == compiled[seed]
     assert compiled != play(EnvOptions(id=name, engine="exact", max_episode_steps=500), seeds, 21)
 
@@ -132,7 +132,7 @@ def test_each_world_has_its_own_values(name, randomize):
     for seed, begun in play(options, [0, 2], 2, compiled=False, steps=4).items():  # arrays take long for a step
         assert found[seed].startswith(begun)
     for seed in seeds[:3]:
-        assert play(environments.fixed(options, seed), [seed], 1)[seed] == found[seed]
+        assert play(environments.with_drawn_arguments(options, seed), [seed], 1)[seed] == found[seed]
     for without in randomize:  # each of them makes a difference
         others = {other: values for other, values in randomize.items() if other != without}
         assert found != play(options.model_copy(update={"randomize": others}), seeds, 40)
@@ -143,7 +143,7 @@ def test_an_exact_task_follows_gymnasium_at_other_values(name):
     options = EnvOptions(id=name, engine="exact", randomize=RANDOMIZED[name])
     random = np.random.Generator(np.random.Philox(2))
     for seed in range(6):
-        one = environments.fixed(options, seed)
+        one = environments.with_drawn_arguments(options, seed)
         task = exact_task(one)
         theirs = gymnasium.make(name).unwrapped
         for setting, value in one.kwargs.items():
@@ -204,7 +204,7 @@ def test_an_episode_of_gymnasium_depends_on_its_seed_alone(name, randomize):
     seeds = [3, 1, 4, 15, 9, 2, 6]
     found = play(options, seeds, 7)
     assert found == play(options, seeds[::-1], 2)
-    assert found[4] == play(environments.fixed(options, 4), [4], 1)[4]
+    assert found[4] == play(environments.with_drawn_arguments(options, 4), [4], 1)[4]
 
 
 def test_each_environment_keeps_its_own_limit_of_steps():
@@ -217,7 +217,7 @@ def test_each_environment_keeps_its_own_limit_of_steps():
         _, ended = engine.step(live, np.zeros((len(live), 1), np.float32), observations)
         live = live[~ended]
     engine.close()
-    assert lengths.tolist() == [environments.fixed(options, seed).kwargs["limit"] for seed in range(4)]
+    assert lengths.tolist() == [environments.with_drawn_arguments(options, seed).kwargs["limit"] for seed in range(4)]
 
 
 def test_environments_are_used_again_if_their_values_come_again():
@@ -228,7 +228,9 @@ def test_environments_are_used_again_if_their_values_come_again():
     for seed in range(30):
         slot = np.array([seed % 2])
         engine.reset(slot, np.array([seed]), observations)
-        assert engine.step(slot, outputs, observations)[0] == environments.fixed(options, seed).kwargs["x"]
+        assert (
+            engine.step(slot, outputs, observations)[0] == environments.with_drawn_arguments(options, seed).kwargs["x"]
+        )
     assert toys.Values.made <= 4  # of each value one for each slot
     engine.close()
     assert toys.Values.closed == toys.Values.made

@@ -28,7 +28,7 @@ class SlowToBegin:
         self.begun = []
         self.ended = 0
 
-    def trial(self, _seed, outputs, _used):
+    def trial(self, _seed, outputs, **_):
         number = len(self.begun)
         self.begun.append(number)
         time.sleep(0.02)
@@ -44,7 +44,7 @@ def test_time_to_begin_does_not_count(monkeypatch):
     monkeypatch.setattr(engines, "PAIR_SECONDS", 0.01)
     engine = SlowToBegin()
     with pytest.raises(InputError, match=r"observation \(0.0 against 1.0\) of step 1"):
-        engines.check(engine)
+        engines.check_repeatable(engine)
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ def test_environments_that_share_something_play_only_alone(env, difference):
     with pytest.raises(
         InputError, match=f"an episode changes another one of the same process: {difference}"
     ) as refused:
-        engines.check(engine, slots=2)
+        engines.check_repeatable(engine, slots=2)
     assert "compute.slots=1" in str(refused.value)
-    engines.check(engine, slots=1)
+    engines.check_repeatable(engine, slots=1)
 
 
 def test_an_object_that_keeps_something_at_the_end_of_its_episode_is_not_used_again():
     with pytest.raises(InputError, match=r"a used and a new environment differ: reward \(0 against 1\) of step 1"):
-        engines.check(make(EnvOptions(id="toys:Hoards", reuse=True), 1), reuse=True)
-    engines.check(make(EnvOptions(id="toys:Hoards"), 1))
+        engines.check_repeatable(make(EnvOptions(id="toys:Hoards", reuse=True), 1), reuse=True)
+    engines.check_repeatable(make(EnvOptions(id="toys:Hoards"), 1))
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -80,11 +80,11 @@ def test_only_the_compared_episode_has_to_keep_the_contract(monkeypatch, fails):
 
     monkeypatch.setattr(toys.Values, "reset", break_most)
     engine = make(EnvOptions(id="toys:Values-v0", kwargs={"x": 1.0}), 1)
-    engines.check(engine)
+    engines.check_repeatable(engine)
     assert len(set(begun)) > 2
     monkeypatch.setattr(toys.Values, "step", lambda *_: (np.zeros(1, np.float32), len(begun), True, False, {}))
     with pytest.raises(InputError, match="two episodes differ: reward"):
-        engines.check(engine)
+        engines.check_repeatable(engine)
 
 
 def test_environments_are_closed_where_time_is_over(monkeypatch):
@@ -100,7 +100,7 @@ def test_environments_are_closed_where_time_is_over(monkeypatch):
         return env
 
     monkeypatch.setattr(gymnasium, "make", counted)
-    engines.check(engine)
+    engines.check_repeatable(engine)
     assert made
     assert all(each.closed for each in made)
 
@@ -110,20 +110,22 @@ def test_steps_that_draw_from_a_generator_of_the_whole_process_are_refused(pytho
     """Also if the pair of episodes draws nothing in its steps."""
     kwargs = {"python": python}
     with pytest.raises(InputError, match="whose steps draw from a generator of their own, got toys:Shared") as refused:
-        engines.check(make(EnvOptions(id="toys:Shared", kwargs=kwargs), 1))
+        engines.check_repeatable(make(EnvOptions(id="toys:Shared", kwargs=kwargs), 1))
     assert "self.np_random" in str(refused.value)
-    engines.check(make(EnvOptions(id="toys:Shared", kwargs=kwargs | {"steps": False}), 1))  # `reset` is not interrupted
+    engines.check_repeatable(
+        make(EnvOptions(id="toys:Shared", kwargs=kwargs | {"steps": False}), 1)
+    )  # `reset` is not interrupted
     reused = make(EnvOptions(id="toys:Shared", kwargs=kwargs, reuse=True), 1)
     with pytest.raises(InputError, match="whose steps draw from a generator of their own, got toys:Shared"):
-        engines.check(reused, reuse=True)
+        engines.check_repeatable(reused, reuse=True)
 
 
 def test_an_environment_may_take_its_seed_as_an_argument():
     with pytest.raises(InputError, match="two episodes differ: reward") as refused:
-        engines.check(make(EnvOptions(id="toys:SeededOnce"), 1))
+        engines.check_repeatable(make(EnvOptions(id="toys:SeededOnce"), 1))
     advised = tomllib.loads(re.search(r"env\.(randomize\.seed=\{.*?\})", str(refused.value))[1])
     options = EnvOptions.model_validate({"id": "toys:SeededOnce"} | advised)
-    engines.check(engine := make(options, 2))
+    engines.check_repeatable(engine := make(options, 2))
     engine.reset(np.arange(2), np.array([5, 6]), np.zeros((2, 1), np.float32))
     rewards, _ = engine.step(np.arange(2), np.zeros((2, 2), np.float32), np.zeros((2, 1), np.float32))
     assert rewards[0] != rewards[1]
@@ -139,7 +141,7 @@ def test_the_global_generator_may_be_of_another_kind(monkeypatch):
     np.random.set_bit_generator(np.random.PCG64(1))
     try:
         with pytest.raises(InputError, match="whose steps draw from a generator of their own, got toys:Values-v0"):
-            engines.check(make(EnvOptions(id="toys:Values-v0", kwargs={"x": 1.0}), 1))
+            engines.check_repeatable(make(EnvOptions(id="toys:Values-v0", kwargs={"x": 1.0}), 1))
     finally:
         np.random.set_bit_generator(usual)
 

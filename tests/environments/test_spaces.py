@@ -14,7 +14,7 @@ from evolve.environments.spaces import (
     check_observation,
     from_json,
     observation_encoder,
-    separate,
+    separate_actions,
     to_json,
 )
 from evolve.errors import InputError
@@ -134,7 +134,7 @@ def test_largest_bounds_do_not_overflow():
 def test_discrete_actions_are_integers():
     # In the 2020 script discrete actions received floats.
     space = spaces.Discrete(3, start=5)
-    actions = separate(space, decode(space, [[0, 1, 0], [2, 2, 1], [-1, -1, 0]]))
+    actions = separate_actions(space, decode(space, [[0, 1, 0], [2, 2, 1], [-1, -1, 0]]))
     assert actions == [6, 5, 7]
     assert all(type(a) is int for a in actions)
 
@@ -264,12 +264,12 @@ def test_each_member_of_a_dict_or_tuple_reads_its_own_outputs():
     moves, bits = batch["move"]
     assert moves.tolist() == [[1, -2], [0, 0]]
     assert bits.tolist() == [[1], [0]]
-    actions = separate(MEMBERS, batch)
+    actions = separate_actions(MEMBERS, batch)
     assert [action["jump"] for action in actions] == [4, 3]
     assert type(actions[0]["jump"]) is int
     assert all(MEMBERS.contains({**action, "jump": np.int64(action["jump"])}) for action in actions)
     stored = from_json(json.loads(json.dumps(to_json(MEMBERS))))
-    again = separate(stored, decode(stored, outputs))
+    again = separate_actions(stored, decode(stored, outputs))
     assert repr(again) == repr(actions)
 
 

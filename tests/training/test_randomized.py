@@ -8,7 +8,7 @@ import pytest
 from evolve import store
 from evolve.cli.app import launch
 from evolve.config import Config, EnvOptions, parse
-from evolve.environments import fixed
+from evolve.environments import with_drawn_arguments
 from evolve.training import load_config
 
 SMALL = ("-p", 8, "-r", 2, "-a", "mlp", "-d", 3, "--strategy", "openai-es", "-s", 3, "--set", "held_out_episodes=3")
@@ -100,7 +100,7 @@ def test_evaluation_may_have_other_distributions(call, tmp_path):
     assert ((near_run.held_out.returns > 0) & (near_run.held_out.returns < 1)).all()
     assert ((far_run.held_out.returns > 7) & (far_run.held_out.returns < 8)).all()
     config = load_config(far_run.header.config).in_evaluation()
-    drawn = [fixed(config.env, seed).kwargs["x"] for seed in far_run.held_out.seeds.tolist()]
+    drawn = [with_drawn_arguments(config.env, seed).kwargs["x"] for seed in far_run.held_out.seeds.tolist()]
     assert drawn == far_run.held_out.returns.tolist()
     # It changes no generation, so a run may be evaluated in another way when it is resumed.
     call("run", *words, *far, "-o", "near", "--resume").ok()

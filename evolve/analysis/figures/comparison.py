@@ -424,7 +424,7 @@ def _in_words(measure: str, run: StoredRun) -> str:
         return measure.replace("_", " ")
     experiment = reload_policy(run)
     size = experiment.network.observation_size
-    names, _ = environments.names(run.header.env, size, 1, experiment.spaces)
+    names, _ = environments.labels(run.header.env, size, 1, experiment.spaces)
     return f"mean {names[index]}"
 
 

@@ -222,7 +222,7 @@ def network_of(genome: Genomes, experiment: Experiment, traces: Float32 | None =
     if len(acting) > _MOST_CONNECTIONS:
         shown = acting.strongest(min(len(acting) // 10, _MOST_DRAWN))
     observations, actions = network.observation_size, experiment.action_size
-    inputs, names = environments.names(experiment.config.env.id, observations, actions, experiment.spaces)
+    inputs, names = environments.labels(experiment.config.env.id, observations, actions, experiment.spaces)
     # If the first layer has a neuron more than there are observations, this neuron is the bias.
     inputs += ["bias"] * (acting.sizes[0] - observations)
     # Of the outputs before the actions, the first is the neuromodulator. The others have no names.

@@ -21,7 +21,7 @@ from evolve.analysis.statistics import number
 from evolve.analysis.video.encoders import FORMATS, Encoder, check_library, convert_to_gif, still
 from evolve.analysis.video.picture import Label, Painter, fits
 from evolve.environments import Engine, Mode, Recorder
-from evolve.environments.envpool_engine import can_draw
+from evolve.environments.envpool_engine import envpool_can_draw
 from evolve.errors import InputError, RunError, pluralize
 from evolve.networks import Activity
 from evolve.rollouts import EpisodeResults
@@ -137,7 +137,7 @@ def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experime
     mode: "rgb_array" for frames, "human" for a window.
     """
     env = experiment.config.env
-    if env.engine != "envpool" or (mode == "rgb_array" and can_draw(env.id)):
+    if env.engine != "envpool" or (mode == "rgb_array" and envpool_can_draw(env.id)):
         return experiment, ""
     config = experiment.config.with_section("env", engine="gymnasium")
     with closing(environments.make(config.env, slots=1)) as engine:

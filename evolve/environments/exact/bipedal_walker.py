@@ -25,10 +25,11 @@ from evolve.numerics.portable import sincos
 from evolve.shapes import Float32, Float64, Int64, UInt8
 
 SCALE = 30.0
-"""Pixels per meter, in Gymnasium's window."""
+"""The scale of Gymnasium's window, in pixels per meter."""
 STEP = 14 / SCALE
 """The horizontal distance between neighbouring vertices of the ground, in meters."""
-VERTICES = 200  # of the ground
+VERTICES = 200
+"""The number of vertices of the ground."""
 START = 400 / SCALE / 4
 """The height of the ground where the walker begins, in meters."""
 START_PAD = 20
@@ -39,16 +40,16 @@ CLOUDS, NUMBERS_PER_CLOUD = 10, 11
 """The number of clouds, and the number of random numbers that Gymnasium draws for each cloud."""
 
 Corners = list[tuple[float, float]]
-"""The corners of a polygon (x, y), in meters."""
+"""The corners (x, y) of a polygon, in meters."""
 
-# Gymnasium's constants of the walker. Lengths are in meters, unless stated otherwise.
+# Gymnasium's constants of the walker, with its names. Lengths are in meters, except where a comment names a unit.
 HULL_FRICTION, LEG_FRICTION = 0.1, 0.2
 HULL_POLY = [(34, -8), (34, 1), (6, 9), (-30, 9), (-30, -8)]  # pixels
 LEG_DOWN = -8 / SCALE
 LEG_W, LEG_H = 8 / SCALE, 34 / SCALE
 INITIAL_RANDOM = 5  # newtons, the largest horizontal push of the hull at the beginning
 LIDAR_RANGE = 160 / SCALE
-LIDAR = 10  # rays
+NUM_RAYS = 10  # of the lidar
 MOTORS_TORQUE = 80  # N·m
 SPEED_HIP, SPEED_KNEE = 4, 6  # rad/s, of the motors
 
@@ -66,7 +67,7 @@ class Terrain:
     blocks: list[Corners] = field(default_factory=list)
 
     def add_block(self, x1: float, x2: float, y1: float, y2: float) -> None:
-        """Add the rectangle between x1 and x2, y1 and y2, in meters."""
+        """Add a rectangular obstacle from x1 to x2 and from y1 to y2, in meters."""
         self.blocks.append([(x1, y1), (x2, y1), (x2, y2), (x1, y2)])
 
 
@@ -78,9 +79,9 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
         hardcore: Whether there are obstacles.
         obstacles: The height and depth of the obstacles, as a share of Gymnasium's.
     """
-    # This is Gymnasium's state machine, with the same order of random numbers. `counter` is the number of vertices
-    # before the next kind of ground. `begins` marks the first vertex of a kind, except at the start. `original` is the
-    # height of the ground before the present pit or stairs.
+    # This is Gymnasium's state machine, with the same order of random numbers. `state` is the kind of ground at vertex
+    # i, and `counter` the number of vertices before the next kind. `begins` marks the first vertex of a kind, but not
+    # the first vertex of all. `original` is the height of the ground before the present pit or stairs.
     terrain = Terrain()
     step_height, depth = STEP * obstacles, 4 * STEP * obstacles
     grass, stump, stairs, pit = range(4)
@@ -98,7 +99,7 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
                 velocity += generator.uniform(-1, 1) / SCALE
             y += velocity
         elif state == pit and begins:
-            # A pit lies between two blocks, each one step wide. The ground has its old height at both edges.
+            # A pit is between two blocks, each one step wide, and the ground there has its original height.
             counter = generator.integer(3, 5)
             for shift in (0.0, STEP * counter):
                 terrain.add_block(x + shift, x + STEP + shift, y, y - depth)
@@ -118,7 +119,7 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
                 terrain.add_block(x + (s * width) * STEP, x + ((1 + s) * width) * STEP, low, high)
             counter = steps * width
         elif state == stairs:
-            # The ground is a slope of one stair for each `width` vertices.
+            # The ground under the stairs is a slope: it changes by one stair within `width` vertices.
             y = original + ((steps * width - counter - direction) / width * direction) * step_height
         begins = False
         terrain.heights.append(y)
@@ -132,20 +133,20 @@ def draw_terrain(generator: Pcg64, hardcore: bool, obstacles: float = 1.0) -> Te
 
 
 def skip_clouds(generator: Pcg64) -> None:
-    """Skip the random numbers that Gymnasium draws for clouds. The number for the push of the hull follows."""
+    """Skip the random numbers for clouds, which Gymnasium draws after the ground and before the push of the hull."""
     for _ in range(CLOUDS * NUMBERS_PER_CLOUD):
         generator.word()
 
 
 class BipedalWalkerOptions(Options):
-    """The settings of the walker. With the defaults it is Gymnasium's; Gymnasium itself has `hardcore` alone."""
+    """The settings of the walker. Gymnasium has only `hardcore`; the other defaults are Gymnasium's constants."""
 
     hardcore: bool = False
     """Whether there are stumps, stairs and pits on the ground."""
     gravity: float = Field(-10.0, ge=-30.0, le=0.0)
     """The vertical acceleration of a free fall, in m/s²; negative values point down."""
     friction: float = Field(2.5, ge=0.0, le=100.0)
-    """The friction of the ground. The coefficient of a contact is √(friction of the ground · friction of the body)."""
+    """The friction of the ground. A contact has the coefficient √(friction of the ground · friction of the body)."""
     leg_1: float = Field(1.0, ge=-1.0, le=1.0)
     """The strength of the first leg, a factor of its actions; if it is negative, the motors turn the other way."""
     leg_2: float = Field(1.0, ge=-1.0, le=1.0)
@@ -163,7 +164,7 @@ class BipedalWalkerOptions(Options):
 
 
 def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
-    """Draw an episode's ground into a record of `frames.WORLD`; return the horizontal push of the hull, in newtons."""
+    """Draw an episode's ground into a record of `frames.WORLD`; return the hull's first push, a force in x in N."""
     generator = Pcg64.seeded(seed)
     terrain = draw_terrain(generator, hardcore, float(_parameter(state, "obstacles")))
     skip_clouds(generator)
@@ -171,7 +172,7 @@ def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
     state["height"], state["num_blocks"] = terrain.heights, len(terrain.blocks)
     for number, corners in enumerate(terrain.blocks):
         state["block"][number] = polygons.block(corners)
-    state["generator"] = generator.record()
+    state["generator"] = generator.to_record()
     return push
 
 
@@ -184,37 +185,37 @@ def _shaping(states: Any) -> Float64:
 _PARAMETERS = (
     "gravity", "friction", "leg_1", "leg_2", "leg_1_later", "leg_2_later", "changes_at", "obstacles", "fall"
 )  # fmt: skip
-"""The settings in the field `parameter` of a world, in the order of kernels/bipedal_walker.h."""
+"""The options in the field `parameter` of a world, in the order of kernels/bipedal_walker.h."""
 
 
 def _parameter(states: Any, name: str) -> Any:
-    """Return a setting of the episodes with states [k], by its name: [k] float64."""
+    """Return an option of the episodes with states [k], by its name: [k] float64."""
     return states["parameter"][..., _PARAMETERS.index(name)]
 
 
 class BipedalWalker(ExactTask[BipedalWalkerOptions]):
-    """The walker as an exact task; the state of an episode is a record of `frames.WORLD`."""
+    """The walker as an exact task. Its states are records of `frames.WORLD` [k]."""
 
     kernel = "bipedal_walker"
-    settings = BipedalWalkerOptions
+    options_class = BipedalWalkerOptions
     has_world = True
     observation_size = 24
     action_size = 4
     state_size = len(_PARAMETERS)
     randomizable = own_settings = _PARAMETERS
-    limit = 1600  # Gymnasium's limit for this id, with or without obstacles
+    default_limit = 1600  # Gymnasium's limit for this id, with or without obstacles
     discrete = False
 
     @cached_property
     def model(self) -> Any:
-        """A record of `frames.MODEL`. Its bodies are the hull, and the thigh and shin of each leg.
+        """The bodies and joints, a record of `frames.MODEL`. Bodies: the hull, then the thigh and shin of each leg.
 
-        The kernel also reads the settings `hardcore` and `action_share` from the model.
+        The kernel also reads `hardcore` and `action_share` from the model.
         """
-        # Gravity and friction are set by `begin`, because they may differ between episodes.
+        # `begin` sets gravity and friction, because they may differ between episodes.
         model = np.zeros((), frames.MODEL)
         model["num_bodies"], model["num_joints"], model["num_edges"] = 5, 4, VERTICES - 1
-        # Box2D's island solver begins at the body that was created last, and follows the joints.
+        # The order in which Box2D's island solver finds the bodies: first the one created last, then along the joints.
         model["body_order"], model["joint_order"] = (4, 3, 0, 1, 2), (3, 2, 0, 1)
         model["spacing"] = STEP
         model["flag"], model["option"][0] = self.options.hardcore, self.action_share
@@ -225,12 +226,12 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         hull["p"] = x, y
         model["hull"][0] = hull
         for leg, side in enumerate((-1, 1)):
-            # Of thigh and shin: half of the width, and the distance of the centre below y - LEG_DOWN.
-            for part, (width, down) in enumerate(((LEG_W / 2, LEG_H / 2), (0.8 * LEG_W / 2, LEG_H * 3 / 2))):
-                limb = polygons.box(width, LEG_H / 2, 1.0, [0.0] * 2)
+            # For thigh and shin: half of the width, and the distance of the centre below y - LEG_DOWN.
+            for part, (half_width, down) in enumerate(((LEG_W / 2, LEG_H / 2), (0.8 * LEG_W / 2, LEG_H * 3 / 2))):
+                limb = polygons.box(half_width, LEG_H / 2, 1.0, [0.0] * 2)
                 limb["p"], limb["a"] = (x, y - down - LEG_DOWN), side * 0.05
                 model["hull"][1 + 2 * leg + part] = limb
-            # Hip and knee: the hip joins hull and thigh, the knee joins thigh and shin.
+            # Two hinges: the hip joins hull and thigh, the knee joins thigh and shin.
             hinges = model["hinge"][2 * leg : 2 * leg + 2]
             hinges["a"], hinges["b"] = (0, 1 + 2 * leg), (1 + 2 * leg, 2 + 2 * leg)
             hinges["anchor_a"], hinges["anchor_b"] = ((0, LEG_DOWN), (0, -LEG_H / 2)), (0, LEG_H / 2)
@@ -240,8 +241,8 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
 
     @cached_property
     def rays(self) -> Float64:
-        """The end of each lidar ray, forward and down from the hull, in meters: [10, 2]."""
-        sine, cosine = sincos(np.array([1.5 * i / 10.0 for i in range(LIDAR)]))
+        """The end of each lidar ray, [10, 2]: meters forward and down from the hull."""
+        sine, cosine = sincos(np.array([1.5 * i / 10.0 for i in range(NUM_RAYS)]))
         return np.stack([sine * LIDAR_RANGE, cosine * LIDAR_RANGE], axis=1)
 
     def kernel_constants(self) -> UInt8:
@@ -251,13 +252,13 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     def begin(self, draws: Draws) -> Any:
         """Return the states, records of `frames.WORLD` [k], after a first step: Gymnasium's `reset` makes one, too."""
         states = self.blank_worlds(draws.seeds)
-        seeded = zip(states, draws.seeds.tolist(), strict=True)
-        pushes = [_draw_episode(state, seed, self.options.hardcore) for state, seed in seeded]
+        pairs = zip(states, draws.seeds.tolist(), strict=True)
+        pushes = [_draw_episode(state, seed, self.options.hardcore) for state, seed in pairs]
         reset_bodies(states, self.model)
         states["gravity"] = _parameter(states, "gravity").astype(np.float32)
         ground_friction = _parameter(states, "friction").astype(np.float32)
         body_frictions = np.array([HULL_FRICTION, *[LEG_FRICTION] * 4], np.float32)
-        # Both coefficients of a body are equal, because the walker's ground has no base (`frames.BODY`).
+        # The last axis is for the two coefficients of a body. They are equal, because this ground has no base edges.
         states["body"]["friction"] = np.sqrt(ground_friction[:, None] * body_frictions)[..., None]
         states["body"]["force"][:, 0, 0] = pushes
         # Gymnasium's first step has actions of 0, so the motors have no torque.
@@ -272,27 +273,28 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         These are 4 numbers of the hull (angle and velocities), 5 of each leg (angles and speeds of hip and knee, and
         whether the foot touches the ground), and 10 lidar distances.
         """
-        # 600 × 400 pixels is Gymnasium's window, and 50 its steps per second.
         bodies, reference = states["body"], self.model["hinge"]["reference"]
-        hull, w = bodies[:, 0], bodies["w"].astype(np.float64)
-        v = hull["v"].astype(np.float64)
-        seen = [hull["a"], 2.0 * w[:, 0] / 50, 0.3 * v[:, 0] * (600 / SCALE) / 50, 0.3 * v[:, 1] * (400 / SCALE) / 50]
+        angle, w = bodies["a"].T, bodies["w"].T  # [bodies, k]
+        vx, vy = bodies["v"][:, 0].astype(np.float64).T
+        # Gymnasium's window has 600 × 400 pixels, and a second has 50 steps.
+        hull_w = w[0].astype(np.float64)
+        rows = [angle[0], 2.0 * hull_w / 50, 0.3 * vx * (600 / SCALE) / 50, 0.3 * vy * (400 / SCALE) / 50]
         for thigh, shin, hip, knee in ((1, 2, 0, 1), (3, 4, 2, 3)):
-            # Box2D computes angles and speeds of joints in float32. Gymnasium's formulas go on in float64.
-            bend = bodies["a"][:, shin] - bodies["a"][:, thigh] - reference[knee]
-            seen += [
-                bodies["a"][:, thigh] - hull["a"] - reference[hip],
-                (bodies["w"][:, thigh] - bodies["w"][:, 0]).astype(np.float64) / SPEED_HIP,
-                bend.astype(np.float64) + 1.0,
-                (bodies["w"][:, shin] - bodies["w"][:, thigh]).astype(np.float64) / SPEED_KNEE,
+            # Box2D computes angles and speeds of joints in float32. Gymnasium's formulas continue in float64.
+            knee_angle = angle[shin] - angle[thigh] - reference[knee]
+            rows += [
+                angle[thigh] - angle[0] - reference[hip],
+                (w[thigh] - w[0]).astype(np.float64) / SPEED_HIP,
+                knee_angle.astype(np.float64) + 1.0,
+                (w[shin] - w[thigh]).astype(np.float64) / SPEED_KNEE,
                 bodies["grounded"][:, shin] != 0,
             ]
-        return np.array([*seen, *self._lidar(states)])
+        return np.array([*rows, *self._lidar(states)])
 
     def _lidar(self, states: Any) -> Float32:
-        """Return the distances at which the rays meet the ground, as shares of their length: [10, k]."""
-        p = vectors(states["body"]["p"][:, 0])
-        # Box2D gets both ends of a ray in float32, so round the end first, and then subtract.
+        """Return the distances at which the rays meet the ground, as shares of the rays' length: [10, k]."""
+        p = vectors(states["body"]["p"][:, 0])  # the position of the hull, [2, k]
+        # Box2D gets both ends of a ray in float32. So round the far end first, and then subtract the hull's position.
         from_hull = (self.rays * (1, -1)).T  # (x, y) of the ends, [2, 10]; y points up, and the rays point down
         ends = p[:, None].astype(np.float64) + from_hull[..., None]
         rays = ends.astype(np.float32) - p[:, None]
@@ -300,7 +302,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         return ray_to_blocks(states, p, rays, shares) if self.options.hardcore else shares
 
     def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
-        """Move the hips and knees by outputs [k, 4], and return the states, rewards and ends after one step."""
+        """Step the walkers [k]; network outputs [k, 4] move hips and knees."""
         states = states.copy()
         actions = self.actions(outputs) * self._strengths(states, draws.steps)
         speeds = np.array([SPEED_HIP, SPEED_KNEE] * 2, np.float32)
@@ -308,8 +310,8 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         states["joint"]["torque"] = np.float32(MOTORS_TORQUE) * np.abs(actions)
         step_worlds(states, self.model)
         shaping, x = _shaping(states), states["body"]["p"][:, 0, 0].astype(np.float64)
-        # In Gymnasium the actions are float32. So the reward is rounded to float32 before the first cost is subtracted,
-        # and again after each cost.
+        # Gymnasium subtracts the cost of each action, a float32. So it rounds the reward to float32 before the first
+        # cost, and again after each cost.
         rewards = (shaping - states["shaping"]).astype(np.float32)
         for action in actions.T:
             rewards -= np.float32(0.00035 * MOTORS_TORQUE) * np.abs(action)
@@ -319,7 +321,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         return Moved(states, np.where(fallen, _parameter(states, "fall"), rewards.astype(np.float64)), over)
 
     def _strengths(self, states: Any, steps: Int64) -> Float32:
-        """Return the strengths of hips and knees after `steps` [k] steps: [k, 4], hip and knee of each leg."""
+        """Return the strengths [k, 4] of the hip and the knee of each leg, after `steps` [k] steps."""
         changes_at = _parameter(states, "changes_at")
         has_changed = (changes_at > 0) & (steps >= changes_at)
         strengths = []
@@ -343,5 +345,5 @@ class HardcoreOptions(BipedalWalkerOptions):
 class BipedalWalkerHardcore(BipedalWalker):
     """The walker with obstacles."""
 
-    settings = HardcoreOptions
-    limit = 2000
+    options_class = HardcoreOptions
+    default_limit = 2000

@@ -1,7 +1,7 @@
-"""Tasks of lifetime learning: each episode draws hidden answers, which the network has to find out and to remember.
+"""Tasks of lifetime learning: each episode draws hidden answers, and the network has to find and remember them.
 
-A separate step shows the outcome of an answer, and ignores the outputs of the network. So no observation can replace
-memory: a network that does not change in an episode can only guess.
+The outcome of an answer is shown in a step of its own, in which the outputs of the network are ignored. So no
+observation can replace memory: a network that does not change in an episode can only guess.
 """
 
 from typing import Any
@@ -13,17 +13,17 @@ from evolve.config import Options
 from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, OptionsT, largest
 from evolve.shapes import Bool, Float32, Float64
 
-# The index of the random number that chooses the first cue. The numbers 0, 1, … choose the right answers.
-_FIRST_CUE_DRAW = DRAWS_TO_BEGIN - 1
+# The index of the random number that chooses the first cue in `Cues`. The numbers 0, 1, … choose the right answers.
+_FIRST_CUE_INDEX = DRAWS_TO_BEGIN - 1
 _TURN_THRESHOLD = np.float32(1.0) / np.float32(3.0)  # in the T-maze, outputs beyond ±1/3 turn left or right
 MOST_SWITCHES = 20
-"""The largest number of switches. The T-maze needs 1 + 2 · switches of the `DRAWS_TO_BEGIN` numbers of an episode."""
+"""The largest number of switches. The T-maze needs 1 + 2 · switches random numbers of the first `DRAWS_TO_BEGIN`."""
 
 
 class BanditOptions(Options):
     """The settings of the bandit."""
 
-    # Each arm needs a draw. The limit of 61 is from earlier versions, which limited an observation to 64 numbers.
+    # There are draws for 64 arms. The limit of 61 is from earlier versions, whose observations had at most 64 numbers.
     arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)
     """The number of arms."""
     pulls: int = Field(100, ge=1, le=100_000)
@@ -33,20 +33,20 @@ class BanditOptions(Options):
 class Bandit(ExactTask[BanditOptions]):
     """A bandit: each arm pays 1 with a probability that is drawn for the episode.
 
-    In each of `pulls` trials the network pulls the arm of its largest output. In a second step it sees the pulled arm
-    and the result: 1 if the arm paid, else -1. The probabilities are uniform on (0, 1). The return is the number of
-    pulls that paid. The task is from Wang et al. (2016) and Duan et al. (2016).
+    An episode has `pulls` trials of two steps. In the first step the network pulls the arm of its largest output. In
+    the second step it sees the pulled arm and the result: 1 if the arm paid, else -1. The probabilities are uniform on
+    (0, 1). The return is the number of pulls that paid. The task is from Wang et al. (2016) and Duan et al. (2016).
 
     States: the probability of each arm, the pulled arm (-1 before the pull), and the payment of the arm, 0 or 1.
     """
 
     kernel = "bandit"
-    settings = BanditOptions
+    options_class = BanditOptions
     kernel_settings = ("pulls",)
 
     @property
     def observation_size(self) -> int:
-        """O: two flags for the kind of step, the pulled arm (one-hot), and its result."""
+        """O: two flags of the kind of step, the pulled arm (one-hot), and its result."""
         return self.options.arms + 3
 
     @property
@@ -60,7 +60,7 @@ class Bandit(ExactTask[BanditOptions]):
         return self.options.arms + 2
 
     @property
-    def limit(self) -> int:
+    def default_limit(self) -> int:
         """Two steps for each pull."""
         return 2 * self.options.pulls
 
@@ -70,7 +70,7 @@ class Bandit(ExactTask[BanditOptions]):
         return np.stack([*(draws.number(arm) for arm in range(self.options.arms)), zeros - 1, zeros])
 
     def observe(self, states: Float64) -> Float64:
-        """Return [arms + 3, k]: flags of pulling and showing steps, the pulled arm (one-hot), its result (±1 or 0)."""
+        """Return [arms + 3, k]: flags of pulling and showing steps, the pulled arm (one-hot), its result (±1, or 0)."""
         *_, pulled, paid = states
         arms = np.arange(self.options.arms)[:, None] == pulled
         result = np.where(pulled < 0, 0.0, 2.0 * paid - 1.0)
@@ -81,10 +81,11 @@ class Bandit(ExactTask[BanditOptions]):
         *probabilities, pulled, paid = states
         arm = largest(outputs)
         pulling = pulled < 0
-        # Computed for all episodes, but only used in pulling steps.
-        payment = np.where(draws.in_step() < states[arm, np.arange(len(arm))], 1.0, 0.0)
+        # The payment is computed for all episodes, but only used in pulling steps.
+        probability = states[arm, np.arange(len(arm))]
+        payment = np.where(draws.in_step() < probability, 1.0, 0.0)
         after = [*probabilities, np.where(pulling, arm, -1.0), np.where(pulling, payment, paid)]
-        return Moved(np.stack(after), np.where(pulling, payment, 0.0), draws.steps + 1 >= self.limit)
+        return Moved(np.stack(after), np.where(pulling, payment, 0.0), draws.steps + 1 >= self.default_limit)
 
 
 class _OneOutputTask(ExactTask[OptionsT]):
@@ -102,7 +103,7 @@ class _OneOutputTask(ExactTask[OptionsT]):
 class CuesOptions(Options):
     """The settings of the cues."""
 
-    # Each cue needs a draw, and so does the choice of the first cue. The limit of 62 is from earlier versions.
+    # There are draws for 63 cues. The limit of 62 is from earlier versions, whose observations had at most 64 numbers.
     cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)
     """The number of cues."""
     presentations: int = Field(8, ge=1, le=10_000)
@@ -117,17 +118,17 @@ class Cues(_OneOutputTask[CuesOptions]):
     Then it sees the cue again, with its answer (±1) and the success of the answer (±1). The return is the share of
     right answers. A network that cannot learn gets 0.5; the best network gets 1 - 1 / (2 · presentations).
 
-    States: the right answer to each cue; the remaining presentations of each cue; the shown cue, the answer (0 before
-    the network answers), and the success.
+    States, with C cues: the right answer to each cue (rows 0 to C - 1); the remaining presentations of each cue (rows C
+    to 2C - 1); the shown cue (row 2C); the answer (row 2C + 1; 0 before the network answers); its success (row 2C + 2).
     """
 
     kernel = "cues"
-    settings = CuesOptions
+    options_class = CuesOptions
     kernel_settings = ("presentations",)
 
     @property
     def observation_size(self) -> int:
-        """The cue, the answer and its success."""
+        """O: the cue (one-hot), the answer and its success."""
         return self.options.cues + 2
 
     @property
@@ -136,7 +137,7 @@ class Cues(_OneOutputTask[CuesOptions]):
         return 2 * self.options.cues + 3
 
     @property
-    def limit(self) -> int:
+    def default_limit(self) -> int:
         """Two steps for each presentation."""
         return 2 * self.options.cues * self.options.presentations
 
@@ -147,7 +148,7 @@ class Cues(_OneOutputTask[CuesOptions]):
         for cue in range(C):
             states[cue] = np.where(draws.number(cue) < 0.5, -1.0, 1.0)
         states[C : 2 * C] = self.options.presentations
-        return self._show(states, draws.number(_FIRST_CUE_DRAW))
+        return self._show(states, draws.number(_FIRST_CUE_INDEX))
 
     def observe(self, states: Float64) -> Float64:
         """Return [cues + 2, k]: the cue (one-hot), the answer and its success."""
@@ -157,32 +158,33 @@ class Cues(_OneOutputTask[CuesOptions]):
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Take the answer, or show the next cue."""
         C = self.options.cues
+        answering = states[2 * C + 1] == 0
+        # In an answering step, take the answer.
         answer = self.actions(outputs)[:, 0]
-        shown = states[2 * C].astype(np.int64)
-        success = np.where(answer == states[shown, np.arange(len(outputs))], 1.0, -1.0)
+        cue = states[2 * C].astype(np.int64)
+        success = np.where(answer == states[cue, np.arange(len(outputs))], 1.0, -1.0)
         answered = states.copy()
         answered[2 * C + 1 :] = answer, success
-        asked = states[2 * C + 1] == 0
-        over = draws.steps + 1 >= self.limit
-        # After the last presentation there is no cue left to show.
+        reward = np.where(answering & (success > 0), 1.0 / (C * self.options.presentations), 0.0)
+        # In any other step, show the next cue. After the last presentation there is none.
+        over = draws.steps + 1 >= self.default_limit
         after = np.where(over, states, self._show(states, draws.in_step()))
-        reward = np.where(asked & (success > 0), 1.0 / (C * self.options.presentations), 0.0)
-        return Moved(np.where(asked, answered, after), reward, over)
+        return Moved(np.where(answering, answered, after), reward, over)
 
     def _show(self, states: Float64, u: Float64) -> Float64:
-        """Show a cue: choose one of the remaining presentations. u: [k], uniform on (0, 1)."""
+        """Return the states [S, k] after one of the remaining presentations begins. u: [k], uniform on (0, 1)."""
         C = self.options.cues
-        shown = states.copy()
-        remaining = shown[C : 2 * C]
-        # Lay the remaining presentations end to end, in the order of their cues. u chooses a place. The cues that end
-        # at or before this place are the cues before the chosen one, so their number is the chosen cue. The sums are of
+        after = states.copy()
+        remaining = after[C : 2 * C]  # a view: writing into it changes `after`
+        # Lay the remaining presentations end to end, in the order of their cues. u chooses a place. Count the cues that
+        # end at or before this place. They come before the chosen cue, so their count is its number. The sums are of
         # whole numbers, so their order does not matter.
         ends = np.add.accumulate(remaining[:-1])
         place = u * remaining.sum(axis=0)
-        drawn = np.count_nonzero(ends <= place, axis=0)
-        remaining[drawn, np.arange(len(u))] -= 1
-        shown[2 * C :] = drawn, np.zeros(len(u)), np.zeros(len(u))
-        return shown
+        cue = np.count_nonzero(ends <= place, axis=0)
+        remaining[cue, np.arange(len(u))] -= 1
+        after[2 * C :] = cue, np.zeros(len(u)), np.zeros(len(u))
+        return after
 
 
 class TrialOptions(Options):
@@ -195,8 +197,8 @@ class TrialOptions(Options):
 
     @model_validator(mode="after")
     def _check_trials(self) -> "TrialOptions":
-        # Each switch is drawn from five trials. In a shorter episode two switches could change places, or a switch
-        # could be outside the episode.
+        # Each switch is drawn from five trials. In a shorter episode, two switches could be in the wrong order, or a
+        # switch could be outside the episode.
         least = 5 * (self.switches + 1)
         if self.trials < least:
             raise ValueError(f"at least {least} trials with switches={self.switches}")
@@ -205,7 +207,7 @@ class TrialOptions(Options):
     def switch_trials(self, draws: Draws) -> Float64:
         """Return [switches, k]: the trials at which the best answer changes."""
         span = self.trials // (self.switches + 1)
-        # A switch is from 2 trials before to 2 trials after the end of a span. Draw 0 is for the first answer.
+        # Switch i is between 2 trials before and 2 trials after the end of span i. Draw 0 chooses the first answer.
         rows = [span * (i + 1) + np.floor(draws.number(1 + i) * 5.0) - 2 for i in range(self.switches)]
         return np.array(rows).reshape(self.switches, len(draws.seeds))
 
@@ -222,7 +224,7 @@ class Reversal(_OneOutputTask[TrialOptions]):
     """
 
     kernel = "reversal"
-    settings = TrialOptions
+    options_class = TrialOptions
     kernel_settings = ("trials", "switches")
     observation_size = 4
 
@@ -232,17 +234,17 @@ class Reversal(_OneOutputTask[TrialOptions]):
         return 2 + self.options.switches
 
     @property
-    def limit(self) -> int:
+    def default_limit(self) -> int:
         """Two steps for each trial."""
         return 2 * self.options.trials
 
     def begin(self, draws: Draws) -> Float64:
         """Return the states [S, k] in which episodes begin."""
-        good = np.where(draws.number(0) < 0.5, -1.0, 1.0)
-        return np.concatenate([[good, np.zeros_like(good)], self.options.switch_trials(draws)])
+        better = np.where(draws.number(0) < 0.5, -1.0, 1.0)
+        return np.concatenate([[better, np.zeros_like(better)], self.options.switch_trials(draws)])
 
     def observe(self, states: Float64) -> Float64:
-        """Return [4, k]: flags of a choosing and a showing step, the chosen arm (±1), and 1 if it is the better arm."""
+        """Return [4, k]: flags of choosing and showing steps, the chosen arm (±1), and its success (±1)."""
         better, arm = states[:2]
         return np.stack([arm == 0, arm != 0, arm, arm * better])
 
@@ -253,12 +255,12 @@ class Reversal(_OneOutputTask[TrialOptions]):
         choosing = arm == 0
         payment = np.where(chosen == better, 1.0, 0.2)
         reward = np.where(choosing, payment / self.options.trials, 0.0)
-        switched = better
-        # In a showing step, (steps + 1) // 2 is the number of the next trial. A choosing step ignores `switched`.
+        # The better arm in the next trial; used only in a showing step, where its number is (steps + 1) // 2.
+        next_better = better
         for trial in states[2:]:
-            switched = np.where(trial == (draws.steps + 1) // 2, -switched, switched)
-        after = [np.where(choosing, better, switched), np.where(choosing, chosen, 0.0)]
-        return Moved(np.concatenate([after, states[2:]]), reward, draws.steps + 1 >= self.limit)
+            next_better = np.where(trial == (draws.steps + 1) // 2, -next_better, next_better)
+        after = [np.where(choosing, better, next_better), np.where(choosing, chosen, 0.0)]
+        return Moved(np.concatenate([after, states[2:]]), reward, draws.steps + 1 >= self.default_limit)
 
 
 class TMazeOptions(TrialOptions):
@@ -274,8 +276,8 @@ class TMaze(_OneOutputTask[TMazeOptions]):
     """Corridors and turns lead to one of several ends; the best end changes at unknown times in an episode.
 
     The network walks from home through `turns` corridors to one of 2^turns ends. Each corridor has `corridor` steps,
-    and leads to a junction. An output above 1/3 turns right, an output below -1/3 turns left, any other goes straight
-    on. The best end gives 1, the others 0.2. A turn in a corridor is a crash, and so is going straight on at a
+    and leads to a junction. An output above 1/3 turns right, an output below -1/3 turns left, any other output goes
+    straight on. The best end gives 1, the others 0.2. A turn in a corridor is a crash, and so is going straight on at a
     junction; a crash costs 0.4. After an end or a crash the next of `trials` trials begins at home. The output is
     ignored at home and at an end.
 
@@ -283,14 +285,14 @@ class TMaze(_OneOutputTask[TMazeOptions]):
     network sees three flags, for a junction, an end and home, and the reward of the last step. The return is the mean
     reward of a trial.
 
-    The double T-maze of Soltoggio et al. (2008) has two turns. Rewards as in Coleman and Blair (AHNI, 2012).
+    The double T-maze of Soltoggio et al. (2008) has two turns. The rewards are from Coleman and Blair (AHNI, 2012).
 
-    States: the best end, the position (in steps from home), the turns (a binary number in which right is 1), the trial,
-    the reward, and the trials at which the best end changes.
+    States: the best end, the position (in steps from home), the turns so far (a binary number in which right is 1), the
+    trial, the reward, and the trials at which the best end changes.
     """
 
     kernel = "t_maze"
-    settings = TMazeOptions
+    options_class = TMazeOptions
     kernel_settings = ("trials", "switches", "turns", "corridor")
     observation_size = 4
 
@@ -300,13 +302,13 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         return 5 + self.options.switches
 
     @property
-    def limit(self) -> int:
-        """The steps of all trials, each to an end and home."""
+    def default_limit(self) -> int:
+        """The steps of all trials: in each, the steps to an end, and one step home."""
         return self.options.trials * (self._end + 1)
 
     @property
     def _end(self) -> int:
-        """The position of all ends."""
+        """The position of every end, in steps from home."""
         return self.options.turns * (self.options.corridor + 1) + 1
 
     def begin(self, draws: Draws) -> Float64:
@@ -320,53 +322,52 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         """Return [4, k]: flags for a junction, an end and home, and the reward of the last step."""
         position = states[1]
         at_end = position == self._end
-        # If corridors have length 0, an end would also count as a junction.
+        # Without `~at_end`, an end would also count as a junction if corridors have length 0.
         return np.stack([self._at_junction(position) & ~at_end, at_end, position == 0, states[4]])
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Walk, turn, or return home after an end or a crash."""
         best_end, position, turns, trial = states[:4]
         output = outputs[:, 0]
-        right = output > _TURN_THRESHOLD
-        turning = (output < -_TURN_THRESHOLD) | right
-        junction = self._at_junction(position)
+        turns_right = output > _TURN_THRESHOLD
+        turns_any_way = turns_right | (output < -_TURN_THRESHOLD)
+        at_junction = self._at_junction(position)
         at_end = position == self._end
         # The network has to turn at a junction, and only there.
-        crash = ~at_end & (position > 0) & (junction != turning)
-        home = at_end | crash
-        turns = np.where(junction, 2.0 * turns + right, turns)
-        # `turns` has the last turn already, so it is the number of the end that this step reaches.
+        crash = ~at_end & (position > 0) & (at_junction != turns_any_way)
+        goes_home = at_end | crash
+        # With this step's turn, `turns` is the number of the end to which the way leads.
+        turns = np.where(at_junction, 2.0 * turns + turns_right, turns)
         end_reward = np.where(position + 1 == self._end, np.where(turns == best_end, 1.0, 0.2), 0.0)
         reward = np.where(crash, -0.4, np.where(at_end, 0.0, end_reward))
         next_trial = trial + 1.0
-        after = np.concatenate([
-            [
-                np.where(home, self._switched(best_end, next_trial, states[5:], draws), best_end),
-                np.where(home, 0.0, position + 1),
-                np.where(home, 0.0, turns),
-                np.where(home, next_trial, trial),
-                reward,
-            ],
-            states[5:],
-        ])  # fmt: skip
-        over = after[3] >= self.options.trials
-        return Moved(after, reward / self.options.trials, over)
+        trial_after = np.where(goes_home, next_trial, trial)
+        first_rows = [
+            np.where(goes_home, self._switched(best_end, next_trial, states[5:], draws), best_end),
+            np.where(goes_home, 0.0, position + 1),
+            np.where(goes_home, 0.0, turns),
+            trial_after,
+            reward,
+        ]
+        after = np.concatenate([first_rows, states[5:]])
+        return Moved(after, reward / self.options.trials, trial_after >= self.options.trials)
 
     def actions(self, outputs: Float32) -> Any:
         """Return [k, 1]: -1 to turn left, 0 to go on, 1 to turn right."""
         return np.where(outputs > _TURN_THRESHOLD, 1.0, np.where(outputs < -_TURN_THRESHOLD, -1.0, 0.0))
 
     def _at_junction(self, position: Float64) -> Bool:
+        """Return [k]: whether a junction is at positions [k]. It is also true at an end if corridors have length 0."""
         return (position > 0) & (position % (self.options.corridor + 1) == 0)
 
     def _switched(self, best_end: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
-        """Return [k]: the best end after the switches of a trial [k]. switches: [n, k], the trials of all switches."""
+        """Return [k]: the best end in trials [k], from the end before. switches: [n, k], the trials of all switches."""
         num_others = float((1 << self.options.turns) - 1)
-        for number, when in enumerate(switches):
-            # The new best end is 1 … num_others places after the old one; end 0 follows the last end. Random numbers
-            # before these decide the first best end and the trials of the switches.
+        for number, switch_trial in enumerate(switches):
+            # The new best end is 1 … num_others places after the old one; end 0 follows the last end. The draws before
+            # this one choose the first best end and the trials of the switches.
             places = 1.0 + np.floor(draws.number(1 + len(switches) + number) * num_others)
-            drawn = best_end + places
-            drawn = np.where(drawn > num_others, drawn - (num_others + 1), drawn)
-            best_end = np.where(when == trial, drawn, best_end)
+            new_end = best_end + places
+            new_end = np.where(new_end > num_others, new_end - (num_others + 1), new_end)
+            best_end = np.where(switch_trial == trial, new_end, best_end)
         return best_end

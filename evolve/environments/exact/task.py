@@ -1,13 +1,13 @@
 """`ExactTask`, the base class of exact tasks: operations on arrays define their episodes.
 
-States are arrays [S, k] of float64, one column for each of k episodes. Worlds of rigid bodies are records [k] instead.
-IEEE 754 defines every operation and its rounding. The kernels do the same operations in the same order, so they give
-the same bits.
+A subclass implements `begin`, `observe` and `step`, each for k episodes at a time. States are arrays [S, k] of float64,
+one column for each episode; worlds of rigid bodies are records [k] instead. IEEE 754 defines every operation and its
+rounding. The kernels do the same operations in the same order, so they give the same bits.
 
-Random numbers come from `Draws`. Tasks that repeat Gymnasium's episodes use `Pcg64` instead, the generator of
-Gymnasium, one for each episode, with the seed of its environment. `Pcg64` gives the bits of NumPy's generator, but
-converts them to numbers in Python. In NumPy's C code, a compiler may fuse a multiplication and an addition, and then
-numbers depend on the processor.
+Random numbers come from `Draws`. Tasks that repeat Gymnasium's episodes use `Pcg64` instead: Gymnasium's generator, one
+for each episode, with the seed of its environment. `Pcg64` gives the bits of NumPy's generator, but converts them to
+numbers in Python. In NumPy's C code, a compiler may fuse a multiplication and an addition, and then numbers depend on
+the processor.
 """
 
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ from evolve.numerics.streams import draws
 from evolve.shapes import Bool, Float32, Float64, Int64, UInt8
 
 DRAWS_TO_BEGIN = 64
-"""Random numbers 0 to 63 of an episode are for its beginning; the numbers of its steps follow."""
-# The multiplier of PCG64, and masks of its words, half words and state.
+"""The random numbers 0 to 63 of an episode are for its beginning. From 64 on, there is one number for each step."""
+# The multiplier of PCG64, and masks for the bits of its words, half words and state.
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
-_WORD = 2**64 - 1
-_HALF = 2**32 - 1
-_STATE = 2**128 - 1
+_WORD_MASK = 2**64 - 1
+_HALF_MASK = 2**32 - 1
+_STATE_MASK = 2**128 - 1
 
 
 class NoOptions(Options):
@@ -36,7 +36,7 @@ class NoOptions(Options):
 
 
 class Moved(NamedTuple):
-    """The result of a step: states [S, k], rewards [k], and whether the task is over [k]."""
+    """The result of a step of k episodes: states [S, k], rewards [k], and whether the task is over [k]."""
 
     states: Any
     rewards: Float64
@@ -45,7 +45,7 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of k episodes, uniform on (0, 1), see `evolve.numerics.streams.draws`.
+    """The random numbers of k episodes, uniform on (0, 1), from `evolve.numerics.streams.draws`.
 
     seeds: [k], the seeds of the environments.
     steps: [k], the number of steps of each episode so far.
@@ -54,16 +54,16 @@ class Draws:
     seeds: Int64
     steps: Int64
 
-    def number(self, number: int) -> Float64:
-        """Return [k]: each episode's random number with index `number`, below DRAWS_TO_BEGIN, for its beginning."""
-        return draws(self.seeds, np.full_like(self.seeds, number))
+    def number(self, index: int) -> Float64:
+        """Return [k]: for each episode, the random number with an index below DRAWS_TO_BEGIN, for its beginning."""
+        return draws(self.seeds, np.full_like(self.seeds, index))
 
-    def between(self, number: int, low: float, high: float) -> Float64:
-        """Return [k]: the random number `self.number(number)`, scaled to the range from `low` to `high`."""
-        return low + (high - low) * self.number(number)
+    def between(self, index: int, low: float, high: float) -> Float64:
+        """Return [k]: the result of `number(index)`, scaled to the range from `low` to `high`."""
+        return low + (high - low) * self.number(index)
 
     def in_step(self) -> Float64:
-        """Return [k]: the random number of each episode's current step."""
+        """Return [k]: for each episode, the random number of its current step."""
         return draws(self.seeds, DRAWS_TO_BEGIN + self.steps)
 
 
@@ -74,9 +74,9 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 class ExactTask(Generic[OptionsT]):
     """A task with its settings.
 
-    options: the validated `env.kwargs`.
+    options: The validated `env.kwargs`.
     action_scale: `env.action_scale`.
-    max_episode_steps: the limit of steps of an episode; None for the default of the task, `limit`.
+    max_episode_steps: `env.max_episode_steps`; None for the task's `default_limit`.
     randomize: `env.randomize`.
     """
 
@@ -87,20 +87,20 @@ class ExactTask(Generic[OptionsT]):
 
     kernel: ClassVar[str]
     """The name of the kernel: `environments/kernels/NAME.h`, with functions `NAME_…`."""
-    settings: ClassVar[type[Options]] = NoOptions
+    options_class: ClassVar[type[Options]] = NoOptions
     """The class of `options`."""
     kernel_settings: ClassVar[tuple[str, ...]] = ()
-    """The settings that the kernel reads, in its order."""
+    """The names of the options that the kernel reads, in its order."""
     discrete: ClassVar[bool] = True
-    """Whether an action is a whole number, the index of the largest output."""
+    """Whether an action is the index of the largest output, not a vector of numbers."""
     action_bound: ClassVar[float | None] = 1.0
-    """The largest action, if actions are bounded numbers; None if actions are only -1, 0 or 1."""
+    """If actions are vectors: the largest action, if they are bounded numbers; None if they are only -1, 0 or 1."""
     fps: ClassVar[float] = 50.0
     """Steps per second, for films."""
     randomizable: ClassVar[tuple[str, ...]] = ()
-    """The settings that may differ between episodes. The equations must read them only through `parameters`."""
+    """The names of the options that may differ between episodes. The equations must read them through `parameters`."""
     own_settings: ClassVar[tuple[str, ...]] = ()
-    """In a task with a world: the settings that Gymnasium's environment of this name does not take."""
+    """In a task with a world: the names of the options that Gymnasium's environment of this name does not have."""
     has_world: ClassVar[bool] = False
     """Whether states are worlds of rigid bodies, records of `frames.WORLD` [k], instead of numbers [S, k]."""
 
@@ -120,39 +120,39 @@ class ExactTask(Generic[OptionsT]):
         raise NotImplementedError
 
     @property
-    def limit(self) -> int:
-        """The limit of steps of an episode, unless the experiment sets another."""
+    def default_limit(self) -> int:
+        """The step limit of an episode, unless the experiment sets another limit."""
         raise NotImplementedError
 
     @property
     def fits_gymnasium(self) -> bool:
-        """Whether Gymnasium's environment of this name takes the arguments of the experiment."""
-        return not {*self.options.model_fields_set, *self.randomize}.intersection(self.own_settings)
+        """Whether Gymnasium's environment of this name takes all arguments of the experiment."""
+        return {*self.options.model_fields_set, *self.randomize}.isdisjoint(self.own_settings)
 
     @property
     def action_share(self) -> float:
-        """The used share of the range of bounded actions: `env.action_scale`, at most 1."""
+        """The share of the range of bounded actions that the experiment uses: `env.action_scale`, at most 1."""
         return min(self.action_scale, 1.0)
 
     @property
     def largest_action(self) -> float:
-        """The largest action of this experiment, if actions are bounded numbers; 0 for other actions."""
+        """The largest action in this experiment, if actions are bounded numbers; 0 for other actions."""
         if self.discrete or self.action_bound is None:
             return 0.0
         return self.action_bound * self.action_share
 
     @property
     def step_limit(self) -> int:
-        """The limit of steps of an episode in this experiment."""
-        return self.max_episode_steps or self.limit
+        """The step limit of an episode in this experiment."""
+        return self.max_episode_steps or self.default_limit
 
     def parameters(self, options: Any) -> tuple[Any, ...]:
-        """Return the parameters: constants of the equations, computed from the randomizable settings.
+        """Return the parameters: constants of the equations, computed from the randomizable options.
 
         A state ends with the parameters; a world holds them in its field `parameter`. By default the parameters are the
-        randomizable settings themselves.
+        randomizable options themselves.
 
-        options: The settings, as numbers or as arrays [k] for k episodes.
+        options: The options of k episodes: one number if all episodes have the same value, otherwise an array [k].
         """
         return tuple(getattr(options, name) for name in self.randomizable)
 
@@ -162,26 +162,25 @@ class ExactTask(Generic[OptionsT]):
         if self.randomize:
             drawn = {name: np.array(values, np.float64) for name, values in draw(self.randomize, seeds).items()}
             options = SimpleNamespace(**(self.options.model_dump() | drawn))
-        # A parameter is one number if it depends on no drawn setting, otherwise an array [k].
         rows = [np.broadcast_to(row, seeds.shape) for row in self.parameters(options)]
-        # The array of an empty list has one dimension, so set the shape.
+        # Set the shape, because the array of an empty list has one dimension.
         return np.array(rows, np.float64).reshape(len(rows), len(seeds))
 
     def kernel_constants(self) -> UInt8:
-        """Return the constants of the kernel as bytes: its settings and the largest action, in float64.
+        """Return the constants of the kernel as bytes: its options and the largest action, in float64.
 
-        A task with a world returns the model of the world instead.
+        A task with a world overrides this method, and returns the bytes of the world's model.
         """
-        settings = (float(getattr(self.options, name)) for name in self.kernel_settings)
-        return np.array([*settings, self.largest_action]).view(np.uint8)
+        values = (float(getattr(self.options, name)) for name in self.kernel_settings)
+        return np.array([*values, self.largest_action]).view(np.uint8)
 
-    def blank(self, slots: int) -> Any:
+    def blank_states(self, slots: int) -> Any:
         """Return the states of slots in which no episode has begun."""
         return np.zeros(slots, WORLD) if self.has_world else np.zeros((self.state_size, slots))
 
     def blank_worlds(self, seeds: Int64) -> Any:
-        """Return worlds [k] with the parameters of their episodes. seeds: [k], the seeds of the environments."""
-        worlds = self.blank(len(seeds))
+        """Return worlds [k] that are blank except for their parameters. seeds: [k], the seeds of the environments."""
+        worlds = self.blank_states(len(seeds))
         worlds["parameter"][:, : self.state_size] = self.parameters_of(seeds).T
         return worlds
 
@@ -208,11 +207,12 @@ AnyTask = ExactTask[Any]
 def largest(outputs: Float32) -> Int64:
     """Return [k]: the index of the largest output in each row of outputs [k, A]; of equal outputs the first.
 
-    If output 0 is NaN, the index is 0. Any other NaN counts as -inf. In the kernels, comparisons with NaN are false.
+    If output 0 is NaN, the index is 0. Any other NaN counts as -inf. The kernels do the same, because their comparisons
+    with NaN are false.
     """
-    missing = np.isnan(outputs)
-    best = np.where(missing, np.float32(-np.inf), outputs).argmax(axis=1)
-    return np.where(missing[:, 0], 0, best)
+    is_nan = np.isnan(outputs)
+    best = np.where(is_nan, np.float32(-np.inf), outputs).argmax(axis=1)
+    return np.where(is_nan[:, 0], 0, best)
 
 
 def bounded(outputs: Float32 | Float64) -> Float64:
@@ -227,12 +227,12 @@ def clipped(x: Float64, low: float, high: float) -> Float64:
 
 @dataclass
 class Pcg64:
-    """A generator PCG64 (O'Neill, 2014), as Gymnasium uses it.
+    """A random generator, PCG64 (O'Neill, 2014), as Gymnasium uses it. A *word* is 64 random bits.
 
     Attributes:
         state: 128 bits.
-        increment: 128 bits, odd; it selects the stream.
-        has_half: Whether the next 32 bits are `half`.
+        increment: 128 bits, odd. It selects the stream.
+        has_half: Whether `half` provides the next 32 bits.
         half: The upper half of a word whose lower half was used.
     """
 
@@ -248,25 +248,25 @@ class Pcg64:
         return cls(words["state"], words["inc"])
 
     @classmethod
-    def of(cls, record: Any) -> "Pcg64":
-        """Return the generator of a record of `frames.GENERATOR`."""
+    def from_record(cls, record: Any) -> "Pcg64":
+        """Return the generator that a record of `frames.GENERATOR` describes."""
         high, low, increment_high, increment_low, has_half, half = record.item()
         return cls(high << 64 | low, increment_high << 64 | increment_low, bool(has_half), half)
 
-    def record(self) -> Any:
+    def to_record(self) -> Any:
         """Return the generator as a record of `frames.GENERATOR`."""
-        state = self.state >> 64, self.state & _WORD
-        increment = self.increment >> 64, self.increment & _WORD
+        state = self.state >> 64, self.state & _WORD_MASK
+        increment = self.increment >> 64, self.increment & _WORD_MASK
         return np.array((*state, *increment, self.has_half, self.half), GENERATOR)
 
     def word(self) -> int:
         """Return the next 64 bits."""
-        self.state = (self.state * _MULTIPLIER + self.increment) & _STATE
-        # XSL-RR, the output function: xor the halves of the state, then rotate the result by the state's six highest
-        # bits.
-        mixed = (self.state >> 64 ^ self.state) & _WORD
-        turn = self.state >> 122
-        return (mixed >> turn | mixed << (64 - turn)) & _WORD
+        self.state = (self.state * _MULTIPLIER + self.increment) & _STATE_MASK
+        # XSL-RR, the output function of PCG64: xor the halves of the state, then rotate the result to the right. The
+        # six highest bits of the state are the number of places.
+        mixed = (self.state >> 64 ^ self.state) & _WORD_MASK
+        places = self.state >> 122
+        return (mixed >> places | mixed << (64 - places)) & _WORD_MASK
 
     def random(self) -> float:
         """Return a number that is uniform on [0, 1)."""
@@ -277,22 +277,23 @@ class Pcg64:
         return low + (high - low) * self.random()
 
     def integer(self, low: int, high: int) -> int:
-        """Return a whole number from low to high - 1 (Lemire, 2019). If low is the only one, nothing is drawn."""
+        """Return a whole number from low to high - 1 (Lemire, 2019). If there is only one, nothing is drawn."""
         count = high - low
         if count == 1:
             return low
-        # Draw again if the lower half of a product is below the threshold; otherwise some numbers would be likelier.
+        # The upper half of a product is the result. If its lower half is below the threshold, draw again, because
+        # otherwise some numbers would be likelier.
         threshold = (2**32 - count) % count
         product = self._half_word() * count
-        while product & _HALF < threshold:
+        while product & _HALF_MASK < threshold:
             product = self._half_word() * count
         return low + (product >> 32)
 
     def _half_word(self) -> int:
-        """Return 32 bits: the lower half of a new word; in the next call, its upper half."""
+        """Return 32 bits: the lower half of a new word, or the upper half of the word of the call before."""
         if self.has_half:
             self.has_half = False
             return self.half
         word = self.word()
         self.half, self.has_half = word >> 32, True
-        return word & _HALF
+        return word & _HALF_MASK

@@ -37,7 +37,7 @@ def test_draws_are_numpys_in_any_order(seed, order):
     for what in order:
         one, other = draw(ours, numpy, what)
         assert one == other
-        ours = Pcg64.of(ours.record())  # as in the world of an episode
+        ours = Pcg64.from_record(ours.to_record())  # as in the world of an episode
     state = numpy.bit_generator.state
     assert (ours.state, ours.increment) == (state["state"]["state"], state["state"]["inc"])
     assert (ours.has_half, ours.half) == (bool(state["has_uint32"]), state["uinteger"])
@@ -54,6 +54,6 @@ def test_whole_numbers_are_numpys(seed, low, count):
 def test_a_record_keeps_all_bits(seed):
     ours = Pcg64.seeded(seed)
     ours.integer(0, 10)
-    record = ours.record()
+    record = ours.to_record()
     assert record.dtype == GENERATOR
-    assert Pcg64.of(record) == ours
+    assert Pcg64.from_record(record) == ours
