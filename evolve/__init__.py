@@ -4,7 +4,7 @@
     policy = run.champion()
     action = policy(observation)
 
-`import evolve` alone imports no other module: a part is imported when it is first used.
+`import evolve` alone imports no other module of this package. Each name below imports its module when it is first used.
 """
 
 import importlib
@@ -33,11 +33,11 @@ __all__ = [
 ]  # fmt: skip
 
 _PACKAGES = ("networks", "strategies")
-_HOMES = dict.fromkeys(("EpisodeError", "EvolveError", "InputError", "RunError", "Stopped"), "evolve.errors")
-_HOMES["register_task"] = "evolve.environments"
-"""By name: the modules of the objects that do not come from `evolve.api`.
+_MODULE_OF = dict.fromkeys(("EpisodeError", "EvolveError", "InputError", "RunError", "Stopped"), "evolve.errors")
+_MODULE_OF["register_task"] = "evolve.environments"
+"""The modules of some names. All other names come from `evolve.api`, which also imports the analysis.
 
-A module with an environment may need only these objects. `evolve.api` would import the analysis, too.
+A user's module with an environment often needs only these names, and then imports less.
 """
 
 
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'evolve' has no attribute {name!r}")
     if name in _PACKAGES:
         return importlib.import_module(f"evolve.{name}")
-    return getattr(importlib.import_module(_HOMES.get(name, "evolve.api")), name)
+    return getattr(importlib.import_module(_MODULE_OF.get(name, "evolve.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,10 @@
 """The Python interface: functions such as `train`, `iterate` and `load`, and the runs of a sweep.
 
 Under `mpirun -n R python script.py` every rank calls the same functions and gets the same results. Rank 0 coordinates;
-the other ranks play episodes. With `workers`, the process of the script starts such ranks itself. The process receives
-each generation from their rank 0, and tells this rank whether to go on.
+the other ranks play episodes. With `workers`, the process of the script starts such ranks itself. Their rank 0 sends
+each generation to the process, and waits for the answer whether to go on.
+
+This module reads the arguments. `evolve.analysis.script_runs` evolves the runs, on the script's ranks or on new ones.
 
 Functions print only with `progress=True`. During a call, an alarm (SIGALRM) interrupts an environment that hangs. After
 the call, the script has its own signal handlers again.
@@ -74,29 +76,30 @@ class Sweep(Sequence[Run]):
 
         The first columns are the varied settings. A table or a list among their values becomes a text. The columns
         `held_out_…` describe the champion's held-out episodes. `held_out_failed` counts the failed episodes, which the
-        other `held_out_…` ignore. `held_out_low` and `held_out_high` are the 95 % interval of the mean return, NaN for
-        fewer than two episodes. `held_out_metric_NAME` is the mean of a metric.
+        other columns ignore. `held_out_low` and `held_out_high` are the 95 % interval of the mean return, NaN for fewer
+        than two episodes. `held_out_metric_NAME` is the mean of a metric.
         """
         columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
         last = [run.generations[-1] if run.generations else None for run in self.runs]
         held_out = [run.held_out for run in self.runs]
         intervals: list[tuple[float, float]] = []
-        means: list[Mapping[str, float]] = []
-        for found in held_out:
-            interval = None if found is None else found.interval
-            intervals.append((np.nan, np.nan) if interval is None else interval)
-            means.append({} if found is None else statistics.metrics_means(found.metrics, found.returns))
-        names = sorted({name for row in means for name in row})
-        metrics = {f"held_out_metric_{name}": [row.get(name, np.nan) for row in means] for name in names}
+        metric_means: list[Mapping[str, float]] = []  # of each run, by the names of the metrics
+        for evaluation in held_out:
+            interval = None if evaluation is None else evaluation.interval
+            intervals.append(interval or (np.nan, np.nan))
+            means = {} if evaluation is None else statistics.metrics_means(evaluation.metrics, evaluation.returns)
+            metric_means.append(means)
+        names = sorted(set().union(*metric_means))
+        metrics = {f"held_out_metric_{name}": [means.get(name, np.nan) for means in metric_means] for name in names}
         return columns | {
             "seed": [run.seed for run in self.runs],
             "generations": [len(run.generations) for run in self.runs],
             "best_fitness": [np.nan if generation is None else generation.best for generation in last],
             "mean_fitness": [np.nan if generation is None else generation.mean for generation in last],
-            "held_out_mean": [np.nan if found is None else found.mean for found in held_out],
+            "held_out_mean": [np.nan if evaluation is None else evaluation.mean for evaluation in held_out],
             "held_out_low": [low for low, _ in intervals],
             "held_out_high": [high for _, high in intervals],
-            "held_out_failed": [np.nan if found is None else found.failed for found in held_out],
+            "held_out_failed": [np.nan if evaluation is None else evaluation.failed for evaluation in held_out],
             **metrics,
             "steps": [run.steps for run in self.runs],
             "seconds": [run._stored.seconds for run in self.runs],
@@ -110,22 +113,22 @@ class Sweep(Sequence[Run]):
 
     def _repr_html_(self) -> str:
         """Return a table with a row for each point of the grid: the held-out mean over its seeds, best first."""
-        by_point: dict[tuple[str, ...], list[float]] = {}
+        # The held-out means of all seeds, by the texts of the values of a point.
+        scores_of: dict[tuple[str, ...], list[float]] = {}
         for point, run in zip(self.points, self.runs, strict=True):
             cells = tuple(words(_cell(value)) for value in point.values())
-            scores = by_point.setdefault(cells, [])
+            scores = scores_of.setdefault(cells, [])
             if run.held_out is not None and not np.isnan(run.held_out.mean):
                 scores.append(run.held_out.mean)
-        means = {point: statistics.mean(np.array(scores)) for point, scores in by_point.items()}
+        means = {cells: statistics.mean(np.array(scores)) for cells, scores in scores_of.items()}
         rows = []
         # A point without a held-out mean has NaN, and comes last.
         for cells in sorted(means, key=lambda cells: np.nan_to_num(means[cells], nan=-np.inf), reverse=True):
-            scores = by_point[cells]
+            scores = scores_of[cells]
             range_of_seeds = between((min(scores), max(scores))) if len(scores) > 1 else ""
             rows.append((*cells, number(means[cells]), range_of_seeds))
-        seeds = pluralize(len({run.seed for run in self.runs}), "seed")
-        title = f"{pluralize(len(self), 'run')}, {seeds}"
-        return html_rows(title, (*self.points[0], "held-out mean", "of seeds"), rows)
+        title = f"{pluralize(len(self), 'run')}, {pluralize(len({run.seed for run in self.runs}), 'seed')}"
+        return html_rows(title, (*self.points[0], "held-out mean", "range of seeds"), rows)
 
     def __repr__(self) -> str:
         over = f" over {', '.join(self.points[0])}" if self.points[0] else ""
@@ -133,7 +136,7 @@ class Sweep(Sequence[Run]):
 
 
 def _cell(value: Any) -> Any:
-    """Return a value of a sweep for a column that can be grouped: a table or a list becomes text."""
+    """Return a value of a sweep as an entry of a column. A table or a list becomes text, by which pandas can group."""
     if isinstance(value, Mapping):
         return assignments(value)
     return words(value) if isinstance(value, list) else value
@@ -194,10 +197,11 @@ def train(
     """
     check_not_importing()
     functions = _checked_callbacks(callbacks)
-    options = RunOptions(resume, overwrite, progress, sees_each=bool(functions) or tensorboard is not None)
-    make_plan = cache(partial(plan_from_arguments, experiment, seed, output, settings, resume))  # made once
+    options = RunOptions(resume, overwrite, progress, bool(functions) or tensorboard is not None)
+    # Several places below need the plan. `cache` makes it in the first of them.
+    make_plan = cache(partial(plan_from_arguments, experiment, seed, output, settings, resume))
 
-    def see(plan: PlannedRun, generations: Iterator[Generation]) -> None:
+    def pass_on(plan: PlannedRun, generations: Iterator[Generation]) -> None:
         """Pass each generation to TensorBoard and to the callbacks, until a callback returns False."""
         with live_log(tensorboard, plan.path, "tensorboard") as log:
             for generation in generations:
@@ -208,12 +212,12 @@ def train(
                     break
 
     # With `workers`, this process makes the plan. Otherwise only rank 0 makes the plan, in `work`.
-    size = 1 if workers is None else number_of_workers(workers, make_plan(), options)
-    if size > 1:
+    num_workers = 1 if workers is None else number_of_workers(workers, make_plan(), options)
+    if num_workers > 1:
         plan = make_plan()
         file = plan.path.absolute()  # a callback may change the current directory
-        with closing(evolve_elsewhere(plan, options, size)) as generations:
-            see(plan, generations)
+        with closing(evolve_elsewhere(plan, options, num_workers)) as generations:
+            pass_on(plan, generations)
         # The run keeps the path as the caller gave it, which may be relative.
         return Run(replace(store.read(file), path=plan.path))
     # No ranks were started. The script's own ranks play: this process, or the ranks that a launcher started.
@@ -222,17 +226,18 @@ def train(
     def work(coordinator: Coordinator) -> bytes:
         plan = make_plan()
         file = plan.path.absolute()
-        generations = evolve_here(ranks, coordinator, plan, options, options.reporter)
+        generations = evolve_here(ranks, coordinator, plan, options, options.make_reporter)
         with LocksReleased(file), closing(generations):
-            see(plan, generations)
-        # All ranks return the same run, so rank 0 sends the path and the content of the run file.
+            pass_on(plan, generations)
+        # All ranks return the same run, so rank 0 sends the path and the content of the run file. `pack` leaves out an
+        # image that is None.
         image = file.read_bytes() if file.stat().st_size < _MAX_SENT_BYTES else None
         return pack(path=str(plan.path), image=image)
 
     answer = unpack(ranks.call(work))
     path = Path(answer["path"])
     run = Run(store.read_image(path, answer["image"]) if "image" in answer else store.read(path))
-    # Rank 0 planned the run with its own argument `seed`. So only another rank can have asked for another seed.
+    # Rank 0 planned the run with its own `seed`. So the `seed` of this rank can differ only if this is another rank.
     if seed not in (None, run.seed):
         cure = "All ranks work on one run. Train seed after seed, or start a job for each seed."
         raise InputError("seed", f"the same seed on all ranks, {run.seed} as on rank 0", seed, cure)
@@ -279,27 +284,27 @@ def sweep(
         RunError: A rank cannot go on.
     """
     check_not_importing()
-    RunOptions(resume, overwrite, progress, sees_each=False)  # raises InputError for wrong flags
+    RunOptions(resume, overwrite, progress, receives_generations=False)  # raises InputError for wrong flags
     resumes = resume and not overwrite
     functions = _checked_callbacks(callbacks)
 
     def list_runs(_coordinator: Coordinator) -> bytes:
-        points = sweep_from_arguments(grid, experiment, seeds, output, settings)
-        # Check all runs before the first one begins. Both calls below raise the InputError that the run itself would
-        # raise later. Their results are not needed.
-        for _, config in points:
+        planned = []
+        for values, config in sweep_from_arguments(grid, experiment, seeds, output, settings):
             for plan in plan_runs([prepare(config)], resume=resumes):
+                # Check all runs before the first one begins: `strategy` and `preview` raise the InputError that the run
+                # itself would raise later. Their results are not needed.
                 plan.experiment.strategy(plan.seed)
                 preview(plan, resumes, overwrite)
-        planned = [(values, config.to_toml(), seed) for values, config in points for seed in config.seeds]
+                planned.append((values, config.to_toml(), plan.seed))
         return json.dumps(planned).encode()
 
     # Rank 0 makes the list, and all ranks receive it, because `train` must be called on all ranks with the same run.
     planned = json.loads(script_ranks().call(list_runs))
     runs: list[Run] = []
-    failed: list[EpisodeError] = []
-    for place, (_, text, seed) in enumerate(planned, 1):
-        config = load_config(text)
+    errors: list[EpisodeError] = []
+    for place, (_, config_text, seed) in enumerate(planned, 1):
+        config = load_config(config_text)
         if progress and all_ranks().rank == 0:
             path = store.path_of(config.directory(), seed)
             print(heading(path, place, len(planned)), end="", file=sys.stderr, flush=True)
@@ -309,10 +314,10 @@ def sweep(
         except EpisodeError as error:
             if all_ranks().rank == 0:
                 _LOG.error("%s: %s", store.path_of(config.directory(), seed), error)
-            failed.append(error)
-    if failed:
-        first, count = failed[0], f"{len(failed)} of {len(planned)} runs failed; the first: "
-        raise EpisodeError(f"{count if len(planned) > 1 else ''}{first.which}", first.message, first.key)
+            errors.append(error)
+    if errors:
+        count = f"{len(errors)} of {len(planned)} runs failed; the first: " if len(planned) > 1 else ""
+        raise EpisodeError(f"{count}{errors[0].which}", errors[0].message, errors[0].key)
     return Sweep(runs, [values for values, *_ in planned])
 
 
@@ -333,35 +338,36 @@ def iterate(
     the run can be resumed.
     """
     check_not_importing()
-    options = RunOptions(resume, overwrite, progress, sees_each=True)
-    make_plan = cache(partial(plan_from_arguments, experiment, seed, output, settings, resume))  # made once
-    size = 1 if workers is None else number_of_workers(workers, make_plan(), options)
-    if size > 1:
-        with closing(evolve_elsewhere(make_plan(), options, size)) as generations:
+    options = RunOptions(resume, overwrite, progress, receives_generations=True)
+    # `cache`, because two calls below need the plan.
+    make_plan = cache(partial(plan_from_arguments, experiment, seed, output, settings, resume))
+    num_workers = 1 if workers is None else number_of_workers(workers, make_plan(), options)
+    if num_workers > 1:
+        with closing(evolve_elsewhere(make_plan(), options, num_workers)) as generations:
             yield from generations
         return
     with closing(script_ranks()) as ranks:
         if ranks.is_rank_0:
-            yield from _lead(ranks, make_plan, options)
+            yield from _run_on_rank_0(ranks, make_plan, options)
         else:
-            # An empty answer ends the loop, see `_lead`.
+            # An empty answer ends the loop, see `_run_on_rank_0`.
             while answer := ranks.follow():
                 yield unpack_generation(answer)
 
 
-def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOptions) -> Iterator[Generation]:
+def _run_on_rank_0(ranks: Collective, make_plan: Callable[[], PlannedRun], options: RunOptions) -> Iterator[Generation]:
     """Evolve a run on rank 0. Send each generation to the other ranks, and then yield it."""
     try:
         # The other ranks already wait for an answer. So even an error of the plan must be sent to them, below.
         plan = make_plan()
         coordinator = ranks.coordinator()
-        generations = evolve_here(ranks, coordinator, plan, options, options.reporter)
+        generations = evolve_here(ranks, coordinator, plan, options, options.make_reporter)
         with LocksReleased(plan.path.absolute()), closing(generations):
             for generation in generations:
                 if ranks.transport.size > 1:
                     ranks.release(pack_generation(generation))
-                    # To receive the generation, the other ranks left `serve`. They enter it again without the
-                    # experiment, so the coordinator must send the experiment again.
+                    # To receive the generation, the other ranks left `serve`. They call it again, but have forgotten
+                    # the experiment, so the coordinator must send the experiment again.
                     coordinator.forget_setup()
                 yield generation
     except GeneratorExit:  # all ranks have left the loop of the script, so no rank waits for an answer
@@ -406,13 +412,16 @@ def compare(runs: Iterable[Run | str | Path], metric: str | None = None, control
     if isinstance(runs, str | Path | Run) or not isinstance(runs, Iterable):
         cure = "Write a single run or path as [run]."
         raise InputError("runs", "a list of runs, or of paths of run files", repr(runs), cure)
-    found = [stored for run in runs for stored in _stored(run)]
-    if not found:
+    stored_runs: list[store.StoredRun] = []
+    for run in runs:
+        stored_runs += _stored_runs(run)
+    if not stored_runs:
         raise InputError("runs", "at least one run", "none")
-    return RunComparison(found, metric, control)
+    return RunComparison(stored_runs, metric, control)
 
 
-def _stored(run: Any) -> list[store.StoredRun]:
+def _stored_runs(run: Any) -> list[store.StoredRun]:
+    """Return the contents of the run files that a run or a path stands for. Raises InputError for other values."""
     if isinstance(run, Run):
         return [run._stored]
     if isinstance(run, str | Path):

@@ -13,16 +13,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column, Table
 from rich.text import Text
 
-_UNLIMITED = 10_000  # characters of a line; rich needs a number
+_UNLIMITED_WIDTH = 10_000  # characters of a line; rich needs a number
 _GAP = 2  # characters between two columns
-_REFRESHES = 10  # of a notebook's bar per second, as often as rich refreshes a bar on a terminal
-_WIDE = 64  # characters of a terminal; a narrower one shows neither the unit nor the elapsed time
+_REFRESHES_PER_SECOND = 10  # of a bar in a notebook; rich refreshes a bar on a terminal as often
+_LEAST_DETAILED_WIDTH = 64  # characters; on a narrower terminal the bar shows neither the unit nor the elapsed time
 
 
 class Display(Progress):
     """The progress bar.
 
-    Every task has the field `eta`, which the bar shows. Lines below the bar show the other fields:
+    A task of rich is one bar, with fields. The bar itself shows the field `eta`. Lines below it show the other fields:
 
     - `now`: the current work.
     - `fitness`, `work`: in a run, texts about the last generation.
@@ -30,8 +30,8 @@ class Display(Progress):
     """
 
     def start(self) -> None:
-        """Show the bar, and hide the cursor; the end of the process shows it again."""
-        atexit.register(self.stop)
+        """Show the bar, and hide the cursor."""
+        atexit.register(self.stop)  # also shows the cursor again if the process ends early
         super().start()
 
     def stop(self) -> None:
@@ -48,7 +48,7 @@ class Display(Progress):
                     yield Text(f"  {task.fields[name]}")
             if task.fields.get("eta_of_runs"):
                 yield Text(f"  ETA of {task.fields['eta_of_runs']}")
-        yield Text("")  # mpirun holds back a line until a newline ends it
+        yield Text("")  # mpirun does not show a line until a newline ends it
 
 
 class NotebookDisplay(Display):
@@ -56,38 +56,39 @@ class NotebookDisplay(Display):
 
     def start(self) -> None:
         """Show the bar."""
-        # Only a notebook has IPython. By the handle from IPython, `update` replaces the output of the cell.
-        self._cell = importlib.import_module("IPython.display").display(self, display_id=True)
+        # A notebook always has IPython, but this package does not depend on it. `display` returns a handle with which
+        # `update` can replace the output.
+        self._output = importlib.import_module("IPython.display").display(self, display_id=True)
         self._shown_at = time.monotonic()
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
         """Change a task, and show the change, at most ten times per second."""
         super().update(task_id, **changes)
-        # Each change is a message to the browser, and Jupyter drops messages beyond a rate.
-        if time.monotonic() - self._shown_at > 1 / _REFRESHES:
+        # Each change is a message to the browser. Jupyter drops messages if there are too many per second.
+        if time.monotonic() - self._shown_at > 1 / _REFRESHES_PER_SECOND:
             self._shown_at = time.monotonic()
-            self._cell.update(self)
+            self._output.update(self)
 
     def stop(self) -> None:
         """Show the last state of the bar."""
-        self._cell.update(self)
+        self._output.update(self)
 
 
 def make_display(unit: str, stream: TextIO | None, on_terminal: bool) -> Display | None:
-    """Return a display that is not shown yet; None without a notebook or a terminal that can show it.
+    """Return a display, which its method `start` shows; None if there is no notebook, and no terminal that can show it.
 
     Args:
         unit: The name of the counted items.
         stream: The stream of the terminal; by default stdout.
         on_terminal: Whether the stream is a terminal.
     """
-    console = Console(file=stream, force_terminal=on_terminal or None)  # None: rich finds out by itself
-    # A dumb terminal cannot move its cursor. Rich would show nothing there before the end.
+    console = Console(file=stream, force_terminal=True if on_terminal else None)  # if None, rich decides
+    # A terminal with TERM=dumb cannot move its cursor. Rich would show nothing there before the end.
     if console.is_dumb_terminal or not (on_terminal or console.is_jupyter):
         return None
-    kind = NotebookDisplay if console.is_jupyter else Display
-    details = (TextColumn(unit), TimeElapsedColumn()) if console.width >= _WIDE else ()
-    return kind(
+    display_class = NotebookDisplay if console.is_jupyter else Display
+    details = (TextColumn(unit), TimeElapsedColumn()) if console.width >= _LEAST_DETAILED_WIDTH else ()
+    return display_class(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(separator=" of ", table_column=Column(no_wrap=True)),
@@ -106,35 +107,39 @@ def table(
     Args:
         rows: The cells; the first row may be a heading. A cell may have several lines.
         width: The number of characters of a line. Cells are wrapped to fit. None means no limit.
-        left: The columns that are aligned on the left. All others are aligned on the right.
+        left: The numbers of the columns that are aligned on the left. All others are aligned on the right.
         indent: The beginning of each line.
     """
     grid = Table.grid(padding=(0, _GAP, 0, 0))
-    columns = max(1, width - len(indent)) if width else _UNLIMITED
-    for number, column_width in enumerate(_widths_of_columns(rows, columns)):
+    line_width = max(1, width - len(indent)) if width else _UNLIMITED_WIDTH
+    for number, column_width in enumerate(_widths_of_columns(rows, line_width)):
         grid.add_column(justify="left" if number in left else "right", overflow="fold", width=column_width)
     for row in rows:
         grid.add_row(*map(Text, row))
     lines = StringIO()
     # In a notebook, rich would display the table instead of writing it to the file.
-    Console(file=lines, width=columns, force_terminal=False, force_jupyter=False).print(grid)
+    Console(file=lines, width=line_width, force_terminal=False, force_jupyter=False).print(grid)
     return "\n".join(f"{indent}{line}".rstrip() for line in lines.getvalue().splitlines())
 
 
-def _widths_of_columns(rows: Sequence[Sequence[str]], width: int) -> list[int | None]:
-    """Return the width of each column so that no word is broken; None for all columns if the lines are too short."""
-    widths, widest = [], []  # the longest word and the longest line of each column
+def _widths_of_columns(rows: Sequence[Sequence[str]], line_width: int) -> list[int | None]:
+    """Return the width of each column so that no word is broken.
+
+    If a line has no space for the longest words of all columns, return None for each column: rich then chooses.
+    """
+    # Begin with the longest word of each column. A column as wide as its longest line wraps nothing.
+    widths, longest_lines = [], []
     for column in zip(*rows, strict=True):
-        words = [word for cell in column for word in cell.split()]
-        lines = [line for cell in column for line in cell.splitlines()]
-        widths.append(max(map(cell_len, words), default=0))
-        widest.append(max(map(cell_len, lines), default=0))
-    spare = width - sum(widths) - _GAP * (len(widths) - 1)
+        text = "\n".join(column)
+        widths.append(max(map(cell_len, text.split()), default=0))
+        longest_lines.append(max(map(cell_len, text.splitlines()), default=0))
+    spare = line_width - sum(widths) - _GAP * (len(widths) - 1)
     if spare < 0:
         return [None] * len(widths)
     # Give each spare character to the narrowest of the columns that still wrap a line.
-    while spare and widths != widest:
-        wrapped = [n for n in range(len(widths)) if widths[n] < widest[n]]
-        widths[min(wrapped, key=widths.__getitem__)] += 1
+    while spare and widths != longest_lines:
+        wrapping = [(width, n) for n, width in enumerate(widths) if width < longest_lines[n]]
+        _, narrowest = min(wrapping)
+        widths[narrowest] += 1
         spare -= 1
     return [*widths]

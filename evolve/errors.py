@@ -25,9 +25,9 @@ DISTRIBUTION = "evolve-mpi"
 SOURCE = Path(__file__).parents[1]
 """The directory that contains this package: a clone, or the folder of all installed packages."""
 _LOG = logging.getLogger("evolve")
-LONG_IMPORT = 10.0
-"""The seconds after which the import of a user's module is named, because it may never end."""
-# In characters. Longer texts are cut.
+IMPORT_WARNING_SECONDS = 10.0
+"""The seconds after which a warning names a user's module that is still being imported: it may never end."""
+# The largest numbers of characters in parts of a message. Longer texts are cut.
 _LONGEST_TRACEBACK = 8000
 _LONGEST_ADVICE = 4000
 _LONGEST_REASON = 1000
@@ -68,7 +68,7 @@ class EvolveError(Exception):
 
     def __init__(self, *parts: "str | Setting | EvolveError") -> None:
         self._parts: tuple[str | Setting, ...] = ()
-        # The parts of another error stay apart, so that `worded` also spells the settings in them.
+        # The parts of another error stay apart, so that `spelled_message` also spells the settings in them.
         for part in parts:
             self._parts += part._parts if isinstance(part, EvolveError) else (part,)
         super().__init__("".join(map(str, self._parts)))
@@ -83,11 +83,12 @@ class EvolveError(Exception):
         frames = traceback.extract_tb(self.__traceback__)
         is_ours = [Path(frame.filename).is_relative_to(SOURCE / "evolve") for frame in frames]
         first = is_ours.index(True) if True in is_ours else len(frames)
-        # The frame before evolve's first one belongs to the user, and the frames before it may belong to IPython.
+        # Show only the last frame before evolve's first frame: it belongs to the user. Earlier frames may belong to
+        # IPython.
         lines = [line.rstrip() for line in traceback.format_list(frames[max(0, first - 1) : first])]
         return [*lines, f"{type(self).__name__}: {self}"]
 
-    def worded(self, spell: Callable[[Setting], str]) -> str:
+    def spelled_message(self, spell: Callable[[Setting], str]) -> str:
         """Return the message with each setting as `spell` writes it."""
         return "".join(part if isinstance(part, str) else spell(part) for part in self._parts)
 
@@ -114,7 +115,7 @@ class InputError(EvolveError):
 
     Attributes:
         argument: As above.
-        expected, got, cure: As above, but each text is one line. Empty if `InputError.plainly` made the message.
+        expected, got, cure: As above, but each text is one line. Empty for an error of `InputError.plainly`.
     """
 
     exit_code = 2
@@ -142,7 +143,7 @@ def _clean(parts: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class RunError(EvolveError):
-    """The run failed, or the answer of the command is no: for example, a verification failed."""
+    """The run or the command failed: for example, a verification found a difference."""
 
 
 class EpisodeError(RunError):
@@ -150,7 +151,7 @@ class EpisodeError(RunError):
 
     Attributes:
         which: The episode, in words.
-        message: The step and the failure.
+        message: The step, the environment seed and the rank of the failure, and its cause.
         key: (purpose, generation, candidate, episode), with which the episode can be played alone. The purpose is a
             number of `evolve.numerics.streams.Purpose`.
     """
@@ -168,7 +169,7 @@ class EpisodeTimeout(BaseException):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal has asked this process to stop, but code of an environment has not returned."""
+    """A signal has asked this process to stop while code of an environment runs, which this exception interrupts."""
 
 
 FAILURES = (Exception, SystemExit, EpisodeTimeout)
@@ -185,30 +186,28 @@ class HostLost(Stopped):
     """A host has stopped responding, and the other hosts cannot continue without it."""
 
 
-_KINDS: dict[str, type[EvolveError]] = {
-    kind.__name__: kind for kind in (EpisodeError, HostLost, InputError, RunError, Stopped)
-}
-_ATTRIBUTES = ("argument", "expected", "got", "which", "message", "key")
+_SENT_KINDS: tuple[type[EvolveError], ...] = (EpisodeError, HostLost, InputError, RunError, Stopped)
+_SENT_ATTRIBUTES = ("argument", "expected", "got", "which", "message", "key")
 
 
 def error_to_json(error: BaseException) -> bytes:
     """Return an error as JSON, from which `error_from_json` restores it in another process."""
-    # A subclass such as UnknownKeyError is sent as its nearest base in `_KINDS`. A foreign class may have an equal
-    # name, so the classes themselves are compared.
-    kind = next((base.__name__ for base in type(error).__mro__ if _KINDS.get(base.__name__) is base), "")
-    # The attributes of a foreign exception may be anything.
-    attributes = {name: getattr(error, name) for name in _ATTRIBUTES if kind and hasattr(error, name)}
+    # A subclass such as UnknownKeyError is sent as its nearest base in `_SENT_KINDS`.
+    kind = next((base.__name__ for base in type(error).__mro__ if base in _SENT_KINDS), "")
+    # An exception of another package has no kind. Its attributes are not sent, because they may be anything.
+    attributes = {name: getattr(error, name) for name in _SENT_ATTRIBUTES if kind and hasattr(error, name)}
     return json.dumps({"kind": kind, "text": _text_of(error), "attributes": attributes}, default=str).encode()
 
 
 def error_from_json(content: bytes) -> EvolveError:
     """Restore an error from the JSON of `error_to_json`. An error of another package becomes a RunError."""
     fields = json.loads(content)
-    error = _restored(_KINDS.get(fields["kind"], RunError), fields["text"])
+    kind = next((kind for kind in _SENT_KINDS if kind.__name__ == fields["kind"]), RunError)
+    error = _restored(kind, fields["text"])
     for name, value in fields["attributes"].items():
         setattr(error, name, tuple(value) if isinstance(value, list) else value)
     if isinstance(error, InputError):
-        error.cure = ()  # JSON has the cure only as a part of the text, because a cure may contain settings
+        error.cure = ()  # not sent, because it may contain settings, which JSON cannot hold; the text has the cure
     return error
 
 
@@ -223,21 +222,22 @@ def on_error(undo: Callable[[], object]) -> Iterator[None]:
 
 
 def check_whole(argument: str, value: Any, least: int) -> int:
-    """Return a value as an int. Raises InputError unless it is a whole number of at least `least`, and no bool."""
+    """Return a value as an int. Raises InputError unless it is an integer from `least` to 2**63 - 1, and no bool."""
     try:
         # `index` takes the integers of NumPy, too, and refuses floats.
         whole = operator.index(value)
     except TypeError:
         whole = least - 1  # an invalid number
     if isinstance(value, bool) or not least <= whole < 2**63:
-        below = " and less than 2**63" if whole >= 2**63 else ""
-        got = repr(value) if isinstance(value, str) else value  # a huge integer has no `repr`
-        raise InputError(argument, f"a whole number, at least {least}{below}", got)
+        limit = " and less than 2**63" if whole >= 2**63 else ""
+        # Quote a text. An integer of thousands of digits has no `repr`, and InputError describes it.
+        got = repr(value) if isinstance(value, str) else value
+        raise InputError(argument, f"a whole number, at least {least}{limit}", got)
     return whole
 
 
 def check_path(argument: str, value: Any) -> Path:
-    """Return a value as the path of a file. Raises InputError unless it is a path or a text, and can be a path."""
+    """Return a value as the path of a file. Raises InputError unless it is a Path, or a text that can be a path."""
     if not isinstance(value, str | Path) or value == "" or "\0" in str(value):
         raise InputError(argument, "the path of a file", repr(value))
     return Path(os.path.expanduser(value))  # no shell expands "~" in Python
@@ -261,7 +261,7 @@ def how_to_build() -> str:
     """Return a sentence with the command that builds the native kernels of this installation."""
     if _is_clone(SOURCE):
         return f"Build the kernels: pip install -e {shlex.quote(str(SOURCE))}."
-    # Without these options pip keeps what is installed, or takes a wheel without kernels from its cache.
+    # Without these options pip keeps the installed package, or takes a wheel without kernels from its cache.
     command = "pip install --force-reinstall --no-deps --no-cache-dir SOURCE"
     return f"Build the kernels: {command}, with a clone or an archive of {DISTRIBUTION} as SOURCE."
 
@@ -281,39 +281,43 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
         title: The name of the library in errors, by default `module`.
 
     Raises:
-        InputError: The import fails. The message says why, and how to install the library.
+        InputError: The import fails. The message has the reason, and the command that installs the library.
     """
     try:
         return importlib.import_module(module)
     except FAILURES as error:  # an AttributeError, for example, if a library is too old for the installed NumPy
-        # EnvPool needs libEGL of the operating system, and PyTorch the libraries of a GPU.
-        needs_system = "cannot open shared object file" in str(error)
-        cure = "Install this library of the operating system." if needs_system else how_to_install(extra)
+        # pip cannot install libraries of the operating system, such as libEGL for EnvPool.
+        lacks_system_library = "cannot open shared object file" in str(error)
+        cure = "Install this library of the operating system." if lacks_system_library else how_to_install(extra)
         raise InputError(argument, f"a working {title or module}", one_line(error), cure) from None
 
 
-def import_own(module: str) -> ModuleType:
+def import_user_module(module: str) -> ModuleType:
     """Import a module that an experiment names. Its code may raise anything.
 
-    The module may lie in the current folder, which the commands search last: a file there must not replace a module of
-    Python. If the folder has the module, the folder comes first from now on, so that the module finds its neighbours.
+    The commands put the current folder at the end of `sys.path`, so that a file there cannot replace a module of
+    Python. If the module is in the current folder, this function moves the folder to the front of `sys.path`. Then the
+    module can also import other files of the folder.
     """
     if module in sys.modules:
         return importlib.import_module(module)  # waits if another thread is importing it
-    name = module.partition(".")[0]
+    package = module.partition(".")[0]
     with suppress(FileNotFoundError):  # the current folder was removed
         here = os.getcwd()
-        if sys.path[-1:] == [here] and (os.path.isdir(name) or os.path.isfile(f"{name}.py")):
-            sys.path[:] = [here, *(entry for entry in sys.path if entry != here)]  # at once, because of other threads
+        is_here = os.path.isdir(package) or os.path.isfile(f"{package}.py")
+        if is_here and sys.path and sys.path[-1] == here:
+            # In one assignment, because other threads may be searching `sys.path`.
+            sys.path[:] = [here, *(entry for entry in sys.path if entry != here)]
     cure = "if the module starts a program when it is imported, put that below: if __name__ == '__main__':"
-    alarm = threading.Timer(LONG_IMPORT, _LOG.warning, ("still importing %s: %s", module, cure))
-    alarm.daemon = True
-    if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) == "0":  # one line for all ranks
-        alarm.start()
+    warning = threading.Timer(IMPORT_WARNING_SECONDS, _LOG.warning, ("still importing %s: %s", module, cure))
+    warning.daemon = True
+    # Under mpirun only rank 0 warns. Open MPI and MPICH give the rank in different variables.
+    if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) == "0":
+        warning.start()
     try:
         return importlib.import_module(module)
     finally:
-        alarm.cancel()
+        warning.cancel()
 
 
 def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
@@ -323,24 +327,24 @@ def import_on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str]
         package: The name of the package.
         modules: For each module, its names that the package offers, separated by spaces.
     """
-    homes = {name: module for module, names in modules.items() for name in names.split()}
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
 
-    def find(name: str) -> Any:
-        if name not in homes:
+    def import_name(name: str) -> Any:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        return getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
 
-    return find
+    return import_name
 
 
 def is_installed(*modules: str) -> bool:
-    """Return whether modules are installed. An import is not tried, because it takes time; it may still fail."""
+    """Return whether all modules are installed. Their import may still fail; it is not tried, because it takes time."""
     return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def _is_clone(folder: Path) -> bool:
     """Return whether a folder contains the sources of this package."""
-    # Check the name, because the folder of all installed packages may hold the pyproject.toml of another package.
+    # The folder of all installed packages may hold the pyproject.toml of another package, so look for the name.
     try:
         return f'name = "{DISTRIBUTION}"' in (folder / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -355,6 +359,7 @@ def sanitize(value: object, longest: int = 400) -> str:
         text = f"one of type {type(value).__name__}, which cannot be printed"
     if len(text) > longest:
         text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+    # [1:-1] removes the quotes of the `repr` of a character, and keeps its escape, such as \n.
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -364,9 +369,9 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the type of an exception and, if there is one, its message, as one line."""
+    """Return the type of an exception and its message as one line: "KeyError: 'x'"."""
     text = f"{type(error).__name__}: {_text_of(error)}"
-    return " ".join(text.split()).removesuffix(":")
+    return " ".join(text.split()).removesuffix(":")  # the colon ends the line if there is no message
 
 
 def _text_of(error: BaseException) -> str:
@@ -377,25 +382,27 @@ def _text_of(error: BaseException) -> str:
 
 
 def exception_line(message: str) -> str:
-    """Return the end of an error message as one line: after a traceback the exception, otherwise the last line."""
+    """Return the exception at the end of a traceback as one line; of a message without traceback, the last line."""
     lines = message.rstrip().splitlines()
     start = len(lines) - 1
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if frames:
         # The exception may have several lines. After the last frame, it begins at the first line without an indent.
-        after = range(frames[-1], len(lines))
-        start = next((number for number in after if lines[number][:1] not in ("", " ")), start)
+        candidates = range(frames[-1], len(lines))
+        start = next((number for number in candidates if lines[number] and lines[number][0] != " "), start)
     words = " ".join(lines[start:]).split()
     return sanitize(" ".join(words), _LONGEST_REASON)
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the traceback of an exception from foreign code, but only the message of an error of this package."""
     if isinstance(error, EvolveError):
         return str(error)
+    frames = error.__traceback__
     # Leave out the first frame, which is only the call of the foreign code.
-    foreign = error.__traceback__ and error.__traceback__.tb_next
-    text = "".join(traceback.format_exception(type(error), error, foreign or error.__traceback__))
+    if frames is not None and frames.tb_next is not None:
+        frames = frames.tb_next
+    text = "".join(traceback.format_exception(type(error), error, frames))
     if len(text) < _LONGEST_TRACEBACK:
         return text
     return f"{text[: _LONGEST_TRACEBACK // 2]}\n…\n{text[-_LONGEST_TRACEBACK // 2 :]}"

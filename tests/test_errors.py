@@ -21,7 +21,7 @@ from evolve.errors import (
     Stopped,
     check_path,
     check_whole,
-    describe,
+    describe_error,
     error_from_json,
     error_to_json,
     exception_line,
@@ -160,7 +160,7 @@ def test_an_exception_that_cannot_be_printed_is_named_by_its_type():
     said = "<exception str() failed>"
     assert one_line(MuteError()) == f"MuteError: {said}"
     assert str(error_from_json(error_to_json(MuteError()))) == said
-    assert said in describe(MuteError())
+    assert said in describe_error(MuteError())
 
 
 def test_an_exception_of_others_is_sent_without_its_attributes():
@@ -180,10 +180,10 @@ def test_exceptions_of_others_keep_their_traceback():
     with pytest.raises(ValueError, match="broken") as wrong:
         theirs()
     assert one_line(wrong.value) == "ValueError: broken in two"
-    text = describe(wrong.value)
+    text = describe_error(wrong.value)
     assert "in theirs" in text
     assert "test_exceptions_of_others" not in text
-    assert describe(InputError.plainly("", "A sentence.")) == "A sentence."
+    assert describe_error(InputError.plainly("", "A sentence.")) == "A sentence."
     assert exception_line(f"in step 3:\n{text}\n") == "ValueError: broken in two"
     assert (
         exception_line("in step 3:\nreward: expected a finite number, got nan")

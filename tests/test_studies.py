@@ -50,7 +50,7 @@ def test_the_table_of_a_sweep_has_a_row_for_each_run(sweep):
     assert table["best_fitness"] == [run.generations[-1].best for run in sweep]
     shown = ElementTree.fromstring(sweep._repr_html_())
     rows = ["|".join(row.itertext()) for row in shown]
-    assert rows[:2] == ["8 runs, 2 seeds", "network.name|strategy.sigma|held-out mean|of seeds"]
+    assert rows[:2] == ["8 runs, 2 seeds", "network.name|strategy.sigma|held-out mean|range of seeds"]
     means = [float(row.split("|")[2]) for row in rows[2:]]
     assert len(means) == 4
     assert means == sorted(means, reverse=True)

@@ -1,12 +1,12 @@
-"""A policy as one C file without dependencies. Its outputs equal the outputs of the engine to the bit.
+"""A policy as one C file without dependencies. Its outputs equal the outputs of evolve to the bit.
 
-The file contains the engine's own code: the headers of the network's kernel, compiled for one lane (one network at a
-time). It also contains the network's arrays. Traces, cells and plastic weights are updated in C, too. `policy.c` is the
-template of the file.
+The file contains the headers of the network's kernel, which evolve itself uses, for one network at a time. It also
+contains the network's arrays. The C code updates traces, cells and plastic weights, too. `policy.c` is the template of
+the file.
 
-`RecordedArrays` takes the place of a back end, to find these arrays. The network makes a batch of one slot, and the
-batch requests its arrays from `RecordedArrays`. For each array it gets a number instead of an address. The kernel's
-first argument, a structure, then has these numbers in the fields for addresses.
+`RecordedArrays` finds these arrays: it takes the place of the back end that usually makes them. The network makes a
+batch of one slot, and the batch requests its arrays from `RecordedArrays`. For each array it gets a number instead of
+an address. The kernel's first argument, a structure, then has these numbers in the fields for addresses.
 """
 
 import ctypes
@@ -43,12 +43,12 @@ _FOLDERS = [Path(__file__).parents[1] / package / "kernels" for package in ("num
 _TYPES = {np.dtype(np.float32): "float", np.dtype(np.int64): "int64_t"}
 
 _TEMPLATE = Path(__file__).with_name("policy.c")
-# The engine's library has a copy of each kernel for every instruction set. A policy needs one copy.
+# The headers compile a copy of each kernel for every instruction set. A policy needs one copy.
 _ONE_COPY = """
 #undef DISPATCH
 #define DISPATCH static inline
 """
-# numerics/kernels/normalization.h does the same, and also adds up moments.
+# The function of numerics/kernels/normalization.h, without the sums of moments that training needs.
 _NORMALIZATION = """\
     float seen[POLICY_OBSERVATIONS];
     for (int o = 0; o < POLICY_OBSERVATIONS; o++) {
@@ -61,7 +61,7 @@ _NORMALIZATION = """\
 
 @dataclass
 class RecordedArray:
-    """One array of the single slot.
+    """One array of the single slot. The methods have the names of a back end's arrays, but only record values.
 
     Attributes:
         address: The number that stands for its address in the structure.
@@ -83,16 +83,16 @@ class RecordedArray:
 
 
 class RecordedArrays:
-    """Records the arrays of one slot and the kernel that steps it.
+    """A back end that only records the arrays of one slot, and the kernel that steps it.
 
     Attributes:
-        made: All arrays, in the order of their creation.
+        arrays: All arrays, in the order of their creation.
         kernel_name: The kernel's name without the prefix `evolve_`.
         structure: The kernel's first argument.
     """
 
     def __init__(self) -> None:
-        self.made: list[RecordedArray] = []
+        self.arrays: list[RecordedArray] = []
         self.kernel_name = ""
         self.structure: ctypes.Structure | None = None
 
@@ -113,14 +113,15 @@ class RecordedArrays:
         return self._record(np.array(array).ravel(), constant=True).address
 
     def compiled_step(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> SimpleNamespace:
-        """Record the kernel and its structure. Return a kernel that can only `settle`: the batch makes no step here."""
+        """Record the kernel and its structure. Return a kernel without `step`, because the batch makes no step here."""
         self.kernel_name = name
         self.structure = structure
-        return SimpleNamespace(settle=lambda _slots: None)  # before the first step no weight update is pending
+        # `settle` does the pending updates of weights. Before the first step there are none.
+        return SimpleNamespace(settle=lambda _slots: None)
 
     def _record(self, start: NDArray[Any], constant: bool = False) -> RecordedArray:
-        self.made.append(RecordedArray(len(self.made) + 1, start, constant))  # 0 is the null pointer
-        return self.made[-1]
+        self.arrays.append(RecordedArray(len(self.arrays) + 1, start, constant))  # 0 is the null pointer
+        return self.arrays[-1]
 
 
 def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None, title: str) -> str:
@@ -130,10 +131,10 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     normalizer: [2, O]; None without normalization of observations.
     title: One line for the head of the file.
     """
-    arrays = RecordedArrays()
-    batch = experiment.network.batch(1, arrays)  # type: ignore[arg-type]  # they stand in for the arrays of a back end
+    recorded = RecordedArrays()
+    batch = experiment.network.batch(1, recorded)  # type: ignore[arg-type]  # in place of the arrays of a back end
     # Only the batch of a network with a C kernel asks for a kernel.
-    if not arrays.kernel_name:
+    if not recorded.kernel_name:
         cure = "Export it as JSON (.json), which holds every network."
         raise InputError("network", "a network with a C kernel", experiment.config.network.name, cure)
     # `load` puts the values at the start of an episode into the arrays. plastic-mlp draws its first weights from the
@@ -141,33 +142,29 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     seeds = np.zeros(1, np.int64)
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
     # The C file has three kinds of constants: arrays that the kernel only reads, start values that are not all zero,
-    # and the normalizer. So an array of `state` with such start values is in both lists.
-    constants = [array for array in arrays.made if array.constant or array.start.any()]
-    state = [array for array in arrays.made if not array.constant]
+    # and the normalizer. An array of the state with such start values counts twice.
+    state = [array for array in recorded.arrays if not array.constant]
+    constant_bytes = sum(array.start.nbytes for array in recorded.arrays if array.constant or array.start.any())
     # The structure has the addresses of the arrays, so C needs the arrays first.
-    definitions = [*map(_definition, arrays.made), _structure(arrays)]
+    definitions = [*map(_definition, recorded.arrays), _structure(recorded)]
     if normalizer is not None:
-        names = "subtracted", "multiplied"
-        definitions += [_array(name, row, "static const") for name, row in zip(names, normalizer, strict=True)]
-    num_bytes = sum(array.start.nbytes for array in constants)
-    if normalizer is not None:
-        num_bytes += normalizer.nbytes
+        definitions += [_array("subtracted", normalizer[0]), _array("multiplied", normalizer[1])]
+        constant_bytes += normalizer.nbytes
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        # The title must be one line. C joins a line that ends with a backslash and the next line, so `*\`, a line break
-        # and `/` would end the comment.
+        # `sanitize` makes the title one line, so that no `*/` can be divided by a line break.
         title=sanitize(title).replace("*/", "* /"),
         spaces="\n".join(f" * {line.replace('*/', '* /')}" for line in describe_spaces(experiment)),
         version=evolve.__version__,
         observations=experiment.network.observation_size,
         outputs=experiment.action_size,
-        constants=f"{num_bytes:,}",
+        constants=f"{constant_bytes:,}",
         state=f"{sum(array.start.nbytes for array in state):,}",
-        headers=_inlined(f"{arrays.kernel_name}.h", set()),
+        headers=_inlined(f"{recorded.kernel_name}.h", set()),
         arrays="\n".join(definitions),
         reset="\n".join(map(_reset, state)),
         normalization="" if normalizer is None else _NORMALIZATION,
         seen="observation" if normalizer is None else "seen",
-        kernel=arrays.kernel_name,
+        kernel=recorded.kernel_name,
     )
 
 
@@ -176,8 +173,8 @@ def describe_spaces(experiment: Experiment) -> list[str]:
     spaces, scale = experiment.spaces, experiment.config.env.action_scale
     lines = []
     first = 0
-    # The parts of the observation. The template explains an observation without parts, so such an observation has a
-    # line only if its numbers are divided, as in an image.
+    # The parts of the observation. An observation that is one array needs no line, unless its numbers are divided, as
+    # in an image.
     for name, space in _parts("observation", spaces.observation):
         size, _ = observation_encoder(space)
         divisor = divisor_of(space)
@@ -200,7 +197,10 @@ def describe_spaces(experiment: Experiment) -> list[str]:
 
 
 def _parts(name: str, space: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the space of each part that is neither a Dict nor a Tuple, in the order of a flat array."""
+    """Yield the name and the space of each part that is neither a Dict nor a Tuple, in the order of the flat array.
+
+    A part has the name of a Python expression: `observation["camera"]`.
+    """
     if kind_of(space) not in ("Dict", "Tuple"):
         yield name, space
         return
@@ -209,6 +209,7 @@ def _parts(name: str, space: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _range(array: str, first: int, size: int) -> str:
+    """Return the indices of a part of an array in words: "output[2]" or "output[2..4]"."""
     return f"{array}[{first}]" if size == 1 else f"{array}[{first}..{first + size - 1}]"
 
 
@@ -230,38 +231,38 @@ def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
     columns = [column.tolist() for column in box_map(space, scale)]
     # A row for each number of the Box: the centre and half of its range, and its limits.
     rows = list(zip(*columns, strict=True))
-    # A pair for each line of text: the number of its first output, and its number of outputs.
-    places = [(first + k, 1) for k in range(len(rows))]
-    if len(set(rows)) == 1:
-        places = [(first, len(rows))]
+    # Numbers that are alike share a line, which is about `size` outputs.
+    size = len(rows) if len(set(rows)) == 1 else 1
     lines = []
-    for place, size in places:
-        centre, half, floor, ceiling = rows[place - first]
-        number = name if size == len(rows) else f"number {place - first} of {name}"
+    for place in range(0, len(rows), size):
+        centre, half, floor, ceiling = rows[place]
+        number = name if size == len(rows) else f"number {place} of {name}"
         stretched = "output" if half == 1 else f"{half:.9g} * output"
         value = f"{centre:.9g} + {stretched}" if centre else stretched
         # An output is in [-1, 1], so the value is in centre ± half. Limits equal to this range need no words.
         limits = "" if (floor, ceiling) == (centre - half, centre + half) else f", in [{floor:.9g}, {ceiling:.9g}]"
         rounded = ", rounded to whole numbers" if is_rounded(space) else ""
-        lines.append(f"{_range('output', place, size)}: {number} is {value}{limits}{rounded}")
+        lines.append(f"{_range('output', first + place, size)}: {number} is {value}{limits}{rounded}")
     return lines
 
 
-def _inlined(header: str, seen: set[str]) -> str:
-    """Return a header with the headers that it includes, each once, and without the parts for CUDA compilers."""
-    # This check replaces the line #pragma once, which the text leaves out.
-    if header in seen:
+def _inlined(header: str, inlined: set[str]) -> str:
+    """Return a header with the headers that it includes, each once, and without the parts for CUDA compilers.
+
+    inlined: The names of the headers that are in the text already. This function adds its own.
+    """
+    if header in inlined:
         return ""
-    seen.add(header)
+    inlined.add(header)
     paths = [folder / header for folder in _FOLDERS]
     path = next(path for path in paths if path.exists())
     lines = []
     for line in without_cuda(path.read_text()).splitlines():
         included = re.fullmatch(r'#include "(.+)"', line)
         if included:
-            lines.append(_inlined(included[1], seen))
+            lines.append(_inlined(included[1], inlined))
         elif line != "#pragma once":
-            # A program may have several policies, so only the two functions of the template are visible outside.
+            # A program may have several policies, so make each function `static`, which hides it from other files.
             lines.append(re.sub(r"^( *)(?=(int|void) evolve_)", r"\1static inline ", line))
     if header == "lanes.h":
         lines.append(_ONE_COPY)
@@ -270,56 +271,57 @@ def _inlined(header: str, seen: set[str]) -> str:
 
 def without_cuda(text: str) -> str:
     """Return a header without the parts that only a CUDA compiler sees."""
-    kept: list[str] = []
+    lines: list[str] = []
     # For each open #if: whether a host compiler sees its present branch; None if the #if does not test for CUDA.
-    stack: list[bool | None] = []
+    is_visible: list[bool | None] = []
     for line in text.splitlines():
         words = line.split()
         # A host compiler does not define __CUDACC__, so it sees the lines after #ifndef. All other tests stay in the
         # text, for the compiler of the policy.
         if line.startswith("#if"):
-            cuda = words[1:] == ["__CUDACC__"]
-            stack.append((words[0] == "#ifndef") if cuda else None)
-            if cuda:
+            tests_cuda = words[1:] == ["__CUDACC__"]
+            is_visible.append((words[0] == "#ifndef") if tests_cuda else None)
+            if tests_cuda:
                 continue
-        elif line.startswith("#else") and stack[-1] is not None:
-            stack[-1] = not stack[-1]
+        elif line.startswith("#else") and is_visible[-1] is not None:
+            is_visible[-1] = not is_visible[-1]
             continue
-        elif line.startswith("#endif") and stack.pop() is not None:
+        elif line.startswith("#endif") and is_visible.pop() is not None:
             continue
-        if False not in stack:
-            kept.append(line)
-    return "\n".join(kept)
+        if False not in is_visible:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _definition(array: RecordedArray) -> str:
     """Return the C definition of an array, with its values at the start if these are not all zero."""
     if array.constant:
-        return _array(f"array_{array.address}", array.start, "static const")
+        return _array(f"array_{array.address}", array.start)
     # C has no arrays of length 0.
     memory = f"static {_TYPES[array.start.dtype]} array_{array.address}[{max(1, len(array.start))}];"
-    start = _array(f"start_{array.address}", array.start, "static const") if array.start.any() else ""
+    start = _array(f"start_{array.address}", array.start) if array.start.any() else ""
     return start + memory
 
 
 def _reset(array: RecordedArray) -> str:
     """Return the C statement that sets an array to its values at the start of an episode."""
     name = f"array_{array.address}"
-    copied = f"memcpy({name}, start_{array.address}" if array.start.any() else f"memset({name}, 0"
-    return f"    {copied}, sizeof {name});"
+    call = f"memcpy({name}, start_{array.address}" if array.start.any() else f"memset({name}, 0"
+    return f"    {call}, sizeof {name});"
 
 
-def _structure(arrays: RecordedArrays) -> str:
+def _structure(recorded: RecordedArrays) -> str:
     """Return the C definition of a kernel's structure."""
-    structure = arrays.structure
+    structure = recorded.structure
     assert structure is not None
     # The initializer gives the values in the order of the fields, and the names in comments only: C++ before C++20 has
     # no designated initializers.
     lines = [f"    {_field(getattr(structure, name), kind)}, /* {name} */" for name, kind, *_ in structure._fields_]
-    return f"static const {arrays.kernel_name} net = {{\n" + "\n".join(lines) + "\n};"
+    return f"static const {recorded.kernel_name} net = {{\n" + "\n".join(lines) + "\n};"
 
 
 def _field(value: Any, kind: Any) -> str:
+    """Return the value of a structure's field in C. kind: the field's type."""
     # `RecordedArrays` counts from 1, so 0 and None are the null pointer.
     if kind is ADDRESS:
         return f"array_{value}" if value else "0"
@@ -330,12 +332,12 @@ def _field(value: Any, kind: Any) -> str:
     return str(value)
 
 
-def _array(name: str, values: NDArray[Any], kind: str) -> str:
-    """Return the C definition of an array with values."""
-    words = [_number(value) for value in values.ravel()]
-    lines = [", ".join(words[n : n + _NUMBERS_PER_LINE]) for n in range(0, len(words), _NUMBERS_PER_LINE)]
+def _array(name: str, values: NDArray[Any]) -> str:
+    """Return the C definition of a constant array."""
+    numbers = [_number(value) for value in values.ravel()]
+    lines = [", ".join(numbers[n : n + _NUMBERS_PER_LINE]) for n in range(0, len(numbers), _NUMBERS_PER_LINE)]
     body = ",\n    ".join(lines)
-    return f"{kind} {_TYPES[values.dtype]} {name}[{len(words)}] = {{\n    {body}\n}};\n"
+    return f"static const {_TYPES[values.dtype]} {name}[{len(numbers)}] = {{\n    {body}\n}};\n"
 
 
 def _number(value: Any) -> str:
@@ -346,5 +348,5 @@ def _number(value: Any) -> str:
         return "NAN"
     if np.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
-    # Without zeros at the end of the fraction: "0x1.8000000000000p+1" becomes "0x1.8p+1".
+    # Leave out zeros at the end of the fraction: "0x1.8000000000000p+1" becomes "0x1.8p+1".
     return re.sub(r"\.?0*p", "p", float(value).hex()) + "f"

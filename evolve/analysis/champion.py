@@ -1,14 +1,14 @@
 """The genomes that a run has found: its champion, the members of its front, and the elites of its archive.
 
-Functions write champion files, find a typical episode, and return mean traces. `NetworkObserver` returns the activity
-of a network in an episode.
+Other functions write a champion file, choose the episode of a champion for a film, and return its mean Hebbian traces.
+`NetworkObserver` returns the activity of a network in an episode.
 """
 
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,8 @@ class Champion:
 
     Attributes:
         genome: The genome, P = 1.
-        generation: The generation in which it was the best; None for a held-out champion or a genome with a name.
+        generation: The generation in which it was the best candidate; None for a held-out champion, and for a genome
+            of a front or an archive.
         name: The description of a genome of a front or an archive; empty for other genomes.
     """
 
@@ -58,7 +59,7 @@ class Champion:
 def champion_of(run: Stored, generation: int | None = None) -> Champion:
     """Return the best candidate of a complete generation; by default the held-out champion of a run or champion file.
 
-    A run that is not complete, or has no held-out evaluation, is represented by the best of its last generation.
+    If a run is not complete, or has no held-out evaluation, the default is the best candidate of its last generation.
     """
     if isinstance(run, StoredChampion):
         return Champion(run.held_out.champion, None)
@@ -70,20 +71,20 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
     return Champion(run.records[generation].champion, generation)
 
 
-def chosen_champion(run: Stored, experiment: training.Experiment, which: training.GenomeChoice) -> Champion:
-    """Return the genome that `which` names; by default the held-out champion, or the best of the last generation.
+def chosen_champion(run: Stored, experiment: training.Experiment, choice: training.GenomeChoice) -> Champion:
+    """Return the chosen genome. An empty choice is the held-out champion, or the best of the last generation.
 
     Raises InputError if there is no such genome.
     """
-    check_which(run, which)
-    if which.is_final_champion or which.generation is not None:
-        return champion_of(run, which.generation)
-    genome, _ = training.chosen_genome(experiment, run, which)
-    return Champion(genome, None, which.title)
+    check_which(run, choice)
+    if choice.is_final_champion or choice.generation is not None:
+        return champion_of(run, choice.generation)
+    genome, _ = training.chosen_genome(experiment, run, choice)
+    return Champion(genome, None, choice.title)
 
 
-def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) -> tuple[Champion, training.Experiment]:
-    """Return the genome that `which` names, and the experiment of its run.
+def champion_to_draw(run: Stored, choice: training.GenomeChoice, traces: bool) -> tuple[Champion, training.Experiment]:
+    """Return the chosen genome, and the experiment of its run.
 
     traces: Whether mean traces are drawn. They need episodes, and thus the environment.
 
@@ -91,11 +92,11 @@ def champion_to_draw(run: Stored, which: training.GenomeChoice, traces: bool) ->
     """
     check_begun("there is no champion", run)
     experiment = training.reload(run) if traces else training.reload_policy(run)
-    champion = chosen_champion(run, experiment, which)
-    # `mean_traces` cannot play the episodes of a genome with a name: it treats each genome without a generation as the
-    # held-out champion.
+    champion = chosen_champion(run, experiment, choice)
+    # `mean_traces` would play a genome of a front or an archive with the normalizer of the held-out champion.
     if traces and champion.name:
-        raise InputError("traces", "no other genome of a front or an archive with it", "one of them")
+        expected = "the final champion, or the best candidate of a generation"
+        raise InputError("traces", expected, f"the {champion.name}")
     if traces and not experiment.network.num_traces:
         raise InputError("traces", "a network that leaves Hebbian traces", experiment.config.network.name)
     return champion, experiment
@@ -123,10 +124,11 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
         raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")
     # A file of an earlier version lacks the spaces; a new file has them.
     header = replace(run.header, spaces=experiment.spaces.to_json())
-    totals = run.digest, run.num_generations, run.steps, run.seconds
-    # The normalizer was computed from `seen` observations. A run that starts from this file weights it by this number.
-    seen = 0 if normalizer is None else num_observations(experiment, run)
-    stored = StoredChampion(path, header, held_out, normalizer, *totals, seen)
+    # A run that starts from this file weights the normalizer by the number of observations that it was computed from.
+    observations = 0 if normalizer is None else num_observations(experiment, run)
+    stored = StoredChampion(
+        path, header, held_out, normalizer, run.digest, run.num_generations, run.steps, run.seconds, observations
+    )
     write_champion(stored)
     return stored
 
@@ -137,9 +139,9 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
     The coordinator plays these episodes. The network of the experiment must leave traces.
     """
     purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
-    chosen = verification.choose_episode(run, experiment, champion.generation, purpose=purpose)
-    # All episodes share the key (generation and candidate) and the normalizer of this first one.
-    first = episode_batch(run, experiment, chosen)
+    first_episode = verification.choose_episode(run, experiment, champion.generation, purpose=purpose)
+    # All episodes have the keys (generation and candidate) and the normalizer of the first one.
+    first = episode_batch(run, experiment, first_episode)
     if champion.generation is None:
         assert run.held_out is not None
         episodes = len(run.held_out.returns)
@@ -149,9 +151,10 @@ def mean_traces(run: Stored, experiment: training.Experiment, champion: Champion
         episodes = experiment.config.episodes
         # Settings such as `episode_cap` give a generation its own limit of steps.
         experiment = training.with_recorded_limit(experiment, run.records, champion.generation)
-    key = first.keys, range(episodes), first.normalizers
-    candidates = np.array([chosen.candidate])
-    batch = EpisodeBatch.of(run.header.seed, purpose, champion.genome, *key, candidates=candidates)
+    batch = EpisodeBatch.of(
+        run.header.seed, purpose, champion.genome, first.keys, range(episodes), first.normalizers,
+        candidates=np.array([first_episode.candidate]),
+    )  # fmt: skip
     return coordinator.evaluate(experiment.rollout_spec, batch).traces[0]
 
 
@@ -161,32 +164,32 @@ def typical_episode(run: Stored, experiment: training.Experiment, champion: Cham
     If every held-out episode failed, return a failed one. A champion without held-out episodes plays the first episode
     of its generation.
 
-    champion: A champion without a name, so no genome of a front or an archive.
+    champion: The held-out champion, or the best candidate of a generation.
     """
     if champion.generation is not None or run.held_out is None:
         return verification.choose_episode(run, experiment, champion.generation), "its first episode"
     # Failed episodes have NaN, which is sorted last. Of an even number, take the lower of the two middle returns.
     returns = run.held_out.returns
-    num_known = np.count_nonzero(~np.isnan(returns)) or len(returns)
-    median = int(np.argsort(returns, kind="stable")[(num_known - 1) // 2])
-    episode = verification.choose_episode(run, experiment, episode=median, purpose=Purpose.HELD_OUT)
-    return episode, f"the episode of median return, number {median}"
+    num_returns = np.count_nonzero(~np.isnan(returns)) or len(returns)  # if all failed, choose among all
+    number = int(np.argsort(returns, kind="stable")[(num_returns - 1) // 2])
+    episode = verification.choose_episode(run, experiment, episode=number, purpose=Purpose.HELD_OUT)
+    return episode, f"the episode of median return, number {number}"
 
 
 class NetworkObserver:
     """A copy of the network of an episode. It receives the same observations, and does not affect the episode."""
 
-    def __init__(self, run: Stored, experiment: training.Experiment, chosen: Episode) -> None:
-        # Batches report their activity with the back end numpy. All back ends give the same bits.
+    def __init__(self, run: Stored, experiment: training.Experiment, episode: Episode) -> None:
+        # Batches report their activity only with the back end numpy. All back ends give the same bits.
         self._batch: Batch = experiment.network.batch(1, "numpy")
-        episode = episode_batch(run, experiment, chosen)
+        batch_of_one = episode_batch(run, experiment, episode)
         slot = np.zeros(1, np.intp)
-        self._batch.load(slot, chosen.genome.weights, chosen.genome.mask, episode.environment_seeds())
+        self._batch.load(slot, episode.genome.weights, episode.genome.mask, batch_of_one.environment_seeds())
         self._observations = np.zeros((1, experiment.network.observation_size), np.float32)
         self._normalizer = None
         if experiment.config.normalize_observations:
             self._normalizer = ObservationNormalizer(self._observations, "numpy")
-            self._normalizer.begin(slot, episode.normalizers)
+            self._normalizer.begin(slot, batch_of_one.normalizers)
 
     @property
     def has_activity(self) -> bool:
@@ -195,8 +198,7 @@ class NetworkObserver:
 
     def see(self, observation: Float32) -> Activity:
         """Return the activity at an observation [O]. Call it with every observation of the episode, in order."""
-        # The normalizer reads this array, so copy the observation into the array.
-        self._observations[0] = observation
+        self._observations[0] = observation  # a copy, because the normalizer reads this array
         self._batch.step(self._observations if self._normalizer is None else self._normalizer.normalize(1))
         return self._batch.activity(0)  # type: ignore[attr-defined]  # see `has_activity`
 
@@ -255,10 +257,10 @@ def elites_of(run: StoredRun) -> list[Elite]:
     """
     strategy, state = training.restore(training.reload_policy(run), run)
     if not isinstance(strategy, MapElites):
-        raise no_genomes_of(run, "archive")
+        raise missing_error(run, "archive")
     return [
         Elite(
-            # The archive has only the filled cells, so `place` is not the number of a cell.
+            # The state has only the filled cells, so `place` is the place in its arrays, not the number of a cell.
             strategy.indices(int(state.cells[place])),
             float(state.fitness[place]),
             dict(zip(strategy.measured, state.measures[place].tolist(), strict=True)),
@@ -270,16 +272,16 @@ def elites_of(run: StoredRun) -> list[Elite]:
     ]
 
 
-def no_genomes_of(run: StoredRun, kept: Literal["front", "archive"]) -> InputError:
+def missing_error(run: StoredRun, missing: Literal["front", "archive"]) -> InputError:
     """Return the error for a run that has no front, or no archive, of a built-in strategy."""
     expected = {
         "front": "a run with a front (strategy nsga2)",
         "archive": "a run with an archive (strategy map-elites)",
     }
     # A strategy of another package may record a front or an archive, but evolve does not know its goals or its grid.
-    has_numbers = bool(run.records) and getattr(run.records[-1], kept) is not None
-    cure = f"The fitness of its own {kept} is run.generations[-1].record.{kept} in Python." if has_numbers else ""
-    return InputError(str(run.path), expected[kept], f"a run of {training.config_of(run).strategy.name}", cure)
+    has_other = bool(run.records) and getattr(run.records[-1], missing) is not None
+    cure = f"The fitness of its own {missing} is run.generations[-1].record.{missing} in Python." if has_other else ""
+    return InputError(str(run.path), expected[missing], f"a run of {training.config_of(run).strategy.name}", cure)
 
 
 def names_of_measures(run: StoredRun) -> tuple[str, ...]:
@@ -288,15 +290,19 @@ def names_of_measures(run: StoredRun) -> tuple[str, ...]:
     return (*options.get("minimize", ()), *options.get("maximize", ()))
 
 
-Front = tuple[Int64, Float64, Float64]
-"""The numbers of the candidates on a front [N], their mean fitness [N] and their mean measures [N, D]."""
+class Front(NamedTuple):
+    """The numbers of the candidates on a front [N], their mean fitness [N], and their mean measures [N, D]."""
+
+    candidates: Int64
+    fitness: Float64
+    measures: Float64
 
 
-def fronts_of(run: StoredRun) -> list[Front]:
+def front_history(run: StoredRun) -> list[Front]:
     """Return the front after each generation, sorted by the first measure. Raises InputError if the run has no front.
 
-    The strategy selects by means over generations. The file has the values of each generation, so the selections are
-    repeated here.
+    The strategy selects by means over generations, but the file has only the values of each generation. So this
+    function repeats the selections.
     """
     experiment = training.reload_policy(run)
     strategy, W = experiment.strategy(run.header.seed), experiment.network.num_weights
@@ -304,12 +310,13 @@ def fronts_of(run: StoredRun) -> list[Front]:
     for record in run.records:
         # A strategy of another package may record a front, too.
         if record.front is None or record.measures is None or not isinstance(state, FrontState):
-            raise no_genomes_of(run, "front")
-        shape = len(record.fitness), W  # selection reads no genome, so one number stands for all
-        no_genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.False_, shape))
-        state = strategy.tell(state, no_genomes, Results(record.fitness, measures=record.measures))
-        front = first_front(state)
-        fronts.append((state.candidates[front], state.parents.score[front], state.measures[front]))
+            raise missing_error(run, "front")
+        # Selection reads no genome, so all genomes share one number in memory.
+        shape = len(record.fitness), W
+        genomes = Genomes(np.broadcast_to(np.float32(0), shape), np.broadcast_to(np.False_, shape))
+        state = strategy.tell(state, genomes, Results(record.fitness, measures=record.measures))
+        rows = first_front(state)
+        fronts.append(Front(state.candidates[rows], state.parents.score[rows], state.measures[rows]))
     return fronts
 
 
@@ -322,17 +329,17 @@ def members_of_front(run: StoredRun, generation: int | None) -> list[Member]:
     number = last if generation is None else generation
     check_which(run, training.GenomeChoice(number))
     names = names_of_measures(run)
-    candidates, fitness, measures = fronts_of(run)[number]
+    front = front_history(run)[number]
     # The evaluations and the genome of each candidate in the checkpoint, which exists only for the last generation.
-    kept: dict[int, tuple[int, Genomes]] = {}
+    in_checkpoint: dict[int, tuple[int, Genomes]] = {}
     if number == last:
         _, state = training.restore(training.reload_policy(run), run)
         assert isinstance(state, FrontState)
         counts = state.parents.count.tolist()
         for n, candidate in enumerate(state.candidates.tolist()):
-            kept[candidate] = counts[n], state.parents.genomes.take(np.array([n]))
+            in_checkpoint[candidate] = counts[n], state.parents.genomes.take(np.array([n]))
     members = []
-    for candidate, value, row in zip(candidates.tolist(), fitness.tolist(), measures.tolist(), strict=True):
-        count, genome = kept.get(candidate, (None, None))
-        members.append(Member(value, dict(zip(names, row, strict=True)), candidate, count, genome))
+    for candidate, fitness, values in zip(*(column.tolist() for column in front), strict=True):
+        evaluations, genome = in_checkpoint.get(candidate, (None, None))
+        members.append(Member(fitness, dict(zip(names, values, strict=True)), candidate, evaluations, genome))
     return members

@@ -1,4 +1,8 @@
-"""Compares groups of runs by mean, interval and rank test, and notes why their scores may not be comparable."""
+"""Compares groups of runs by mean, interval and rank test, and notes why their scores may not be comparable.
+
+`compare_groups` takes the groups of `run_groups` and returns a `Ranking` with a `Comparison` for each group. Figures,
+pages and commands show it. Other functions select the best groups and runs.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -112,7 +116,7 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None, contro
     Raises InputError if a run with held-out episodes lacks the metric, if no run has held-out episodes, or if an
     environment has no group with the name of the control.
     """
-    runs = [run for group in groups for run in group.runs]
+    runs = _runs_of(groups)
     evaluated = any_evaluated(runs)
     score, kind = (_held_out_mean, HELD_OUT) if evaluated else (_last_best, TRAINING)
     if metric is not None:
@@ -120,7 +124,7 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None, contro
         score = partial(_held_out_mean, metric=metric)
         kind = f"held-out champion's mean {sanitize(metric)}"
     reference = "the best" if control is None else "the control"
-    # A run whose held-out episodes have all failed was evaluated, but has no held-out mean.
+    # A run was evaluated even if all of its held-out episodes failed. It then has no held-out mean.
     notes = [_note_on_missing(runs)]
     if all(run.held_out is None for run in runs):
         notes = [_NOT_EVALUATED, _note_on_missing([run for run in runs if not run.complete])]
@@ -128,25 +132,27 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None, contro
     for groups_of_env in by_environment(groups):
         if control is not None:
             _check_control(groups_of_env, control)
-        unlike = why_incomparable(groups_of_env, evaluated)
-        unranked = [_unranked(group, score, metric) for group in groups_of_env]
-        compared, note = _compare(unranked, control, are_alike=not unlike)
-        rows += compared
-        notes += [unlike, _different_budgets(groups_of_env)]
-        notes += [_different_code(groups_of_env), _mixed_lengths(groups_of_env, score), note]
+        incomparable = why_incomparable(groups_of_env, evaluated)
+        untested = [_untested(group, score, metric) for group in groups_of_env]
+        tested, missing_tests = _test(untested, control, are_comparable=not incomparable)
+        rows += tested
+        notes += [incomparable, _different_budgets(groups_of_env), _different_code(groups_of_env)]
+        notes += [_mixed_lengths(groups_of_env, score), missing_tests]
+    # Leave out empty and repeated notes.
     return Ranking(kind, reference, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
 
 def _check_metric(runs: Sequence[StoredRun], metric: str) -> None:
-    known = [sorted(run.held_out.metrics) for run in runs if run.held_out is not None]
-    if not known or any(metric not in names for names in known):
-        common = sorted(set.intersection(*map(set, known))) if known else []
+    """Raise InputError if a run with held-out episodes lacks the metric, or if no run has held-out episodes."""
+    names_of_runs = [set(run.held_out.metrics) for run in runs if run.held_out is not None]
+    common = sorted(set.intersection(*names_of_runs)) if names_of_runs else []
+    if metric not in common:
         expected = f"a metric that all runs have in held-out episodes ({', '.join(common) or 'they have none'})"
         raise InputError("metric", expected, repr(metric), "`env.metrics` names the metrics of a run.")
 
 
 def _check_control(groups: Sequence[RunGroup], control: str) -> None:
-    """Raise InputError if no group in an environment, or more than one, has the name of the control."""
+    """Raise InputError unless exactly one of the groups in an environment has the name of the control."""
     names = [group.name for group in groups]
     if names.count(control) != 1:
         env = sanitize(groups[0].config.env.id)
@@ -156,7 +162,8 @@ def _check_control(groups: Sequence[RunGroup], control: str) -> None:
 def _different_budgets(groups: Sequence[RunGroup]) -> str:
     """Return a note if groups in one environment have different budgets; empty otherwise.
 
-    The budget of a group is `early_stop.steps`; if generations end first, or without it, the number of their episodes.
+    The budget of a group is its limit of steps, `early_stop.steps`. If runs play all generations before they reach the
+    limit, or if there is no limit, the budget is the number of episodes of all generations.
     """
     differ = f"{sanitize(groups[0].config.env.id)}: the experiments have different budgets"
     limits = {group.config.early_stop.steps for group in groups}
@@ -164,9 +171,10 @@ def _different_budgets(groups: Sequence[RunGroup]) -> str:
     if len(limits) > 1:
         least = "no limit" if None in limits else f"{steps[0]:,}"
         return f"{differ}, of {least} to {steps[-1]:,} steps (early_stop.steps)."
-    # The generations may end before the limit, and are then the budget.
-    whole = [run for group in groups for run in group.runs if run.num_generations == group.config.generations]
-    if steps and all(run.steps >= steps[0] for run in whole):
+    # Here all groups have the same limit, or none has one. If each run that played all generations also reached the
+    # limit, the limit is the budget.
+    finished = [run for group in groups for run in group.runs if run.num_generations == group.config.generations]
+    if steps and all(run.steps >= steps[0] for run in finished):
         return ""
     budgets = [group.config.population * group.config.episodes * group.config.generations for group in groups]
     if min(budgets) == max(budgets):
@@ -182,7 +190,8 @@ def _mixed_lengths(groups: Sequence[RunGroup], score: Callable[[StoredRun], floa
         lengths = [run.num_generations for run in counted]
         # Seeds that have used up one budget of steps were trained for equal lengths.
         budget = group.config.early_stop.steps
-        if lengths and min(lengths) < max(lengths) and not (budget and all(run.steps >= budget for run in counted)):
+        used_up_budget = budget is not None and all(run.steps >= budget for run in counted)
+        if lengths and min(lengths) < max(lengths) and not used_up_budget:
             mixed.append(f"{group.name} ({min(lengths):,} to {max(lengths):,} generations)")
     return f"Means mix champions that were trained for different lengths: {statistics.listed(mixed)}." if mixed else ""
 
@@ -190,8 +199,8 @@ def _mixed_lengths(groups: Sequence[RunGroup], score: Callable[[StoredRun], floa
 def why_incomparable(groups: Sequence[RunGroup], evaluated: bool) -> str:
     """Return a note if the scores of groups in one environment cannot be compared; empty otherwise.
 
-    The groups may have different tasks or fitness functions, or held-out episodes of several groups may have failed. A
-    mean over the other episodes may be better than one without failures: the hard episodes may be those that fail.
+    The groups may have different tasks or fitness functions, or held-out episodes may have failed. If the hard episodes
+    are the ones that fail, the mean over the other episodes is too high.
 
     evaluated: Whether the scores are returns of held-out episodes, and not fitness in training.
     """
@@ -199,11 +208,11 @@ def why_incomparable(groups: Sequence[RunGroup], evaluated: bool) -> str:
     trained = [config.env for config in configs]
     played = [config.in_evaluation().env for config in configs] if evaluated else trained
     env = sanitize(trained[0].id)
-    # A setting that differs in `played` but not in `trained` was set for held-out episodes alone (evaluation_…).
-    different = [
-        f"env.{name}" if _differ(trained, name) else f"evaluation_{name}"
-        for name in ("kwargs", "randomize", "wrappers", "max_episode_steps") if _differ(played, name)
-    ]  # fmt: skip
+    # A setting that differs in held-out episodes, but not in training, is a setting `evaluation_…` of the experiment.
+    different = []
+    for name in ("kwargs", "randomize", "wrappers", "max_episode_steps"):
+        if _differ(played, name):
+            different.append(f"env.{name}" if _differ(trained, name) else f"evaluation_{name}")
     if _engines_differ(trained):
         different.append("env.engine")
     if different:
@@ -236,12 +245,13 @@ def _engines_differ(envs: Sequence[EnvOptions]) -> bool:
 
 def _different_code(groups: Sequence[RunGroup]) -> str:
     """Return a note if runs in one environment used different versions of a module of the user; empty otherwise."""
-    digests: dict[str, set[str]] = {}
-    for run in (run for group in groups for run in group.runs):
+    digests_of: dict[str, set[str]] = {}  # by the names of modules
+    for run in _runs_of(groups):
         modules = run.header.manifest.get("modules")
-        for name, digest in modules.items() if isinstance(modules, dict) else ():  # any program may have written it
-            digests.setdefault(name, set()).add(str(digest))
-    changed = [sanitize(name) for name, known in sorted(digests.items()) if len(known) > 1]
+        if isinstance(modules, dict):  # any program may have written the manifest
+            for name, digest in modules.items():
+                digests_of.setdefault(name, set()).add(str(digest))
+    changed = [sanitize(name) for name, digests in sorted(digests_of.items()) if len(digests) > 1]
     if not changed:
         return ""
     env = sanitize(groups[0].config.env.id)
@@ -249,7 +259,13 @@ def _different_code(groups: Sequence[RunGroup]) -> str:
 
 
 def _differ(tables: Sequence[Options], name: str) -> bool:
+    """Return whether the value of a setting differs between tables."""
     return any(getattr(table, name) != getattr(tables[0], name) for table in tables)
+
+
+def _runs_of(groups: Sequence[RunGroup]) -> list[StoredRun]:
+    """Return the runs of all groups."""
+    return [run for group in groups for run in group.runs]
 
 
 def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, int] | None:
@@ -257,16 +273,16 @@ def held_out_score(group: RunGroup) -> tuple[float, statistics.Interval | None, 
 
     The interval is over seeds, and needs three. In a group of a single run, the interval is over episodes.
     """
-    row = _unranked(group, _held_out_mean)
+    row = _untested(group, _held_out_mean)
     if not len(row.scores):
         return None
-    alone = evaluation_of(group.runs[0]) if len(group.runs) == 1 else None
-    interval = row.interval if alone is None else alone.interval
+    evaluation = evaluation_of(group.runs[0]) if len(group.runs) == 1 else None
+    interval = row.interval if evaluation is None else evaluation.interval
     return row.mean, interval, len(row.scores)
 
 
 def best_run(group: RunGroup) -> StoredRun:
-    """Return the run of a group with the best held-out mean, or with the best last generation if none was evaluated."""
+    """Return the run of a group with the best held-out mean; if no run was evaluated, with the best last generation."""
     score = _held_out_mean if any_evaluated(group.runs) else _last_best
     # A comparison with NaN is always false, so `max` could return a run without a score.
     return max(group.runs, key=lambda run: score(run) if np.isfinite(score(run)) else -np.inf)
@@ -274,12 +290,11 @@ def best_run(group: RunGroup) -> StoredRun:
 
 def best_groups(groups: Sequence[RunGroup], most: int) -> list[RunGroup]:
     """Return at most `most` groups, in their order: the best of each environment, then the second best of each, …"""
-    evaluated = any_evaluated(run for group in groups for run in group.runs)
-    score = _held_out_mean if evaluated else _last_best
+    score = _held_out_mean if any_evaluated(_runs_of(groups)) else _last_best
     # The place of each group in its environment, from 0 on.
     places: dict[str, int] = {}
-    for own in by_environment(groups):
-        means = {group.label: statistics.mean(np.array([score(run) for run in group.runs])) for group in own}
+    for groups_of_env in by_environment(groups):
+        means = {group.label: statistics.mean(np.array(list(map(score, group.runs)))) for group in groups_of_env}
         ranked = sorted(means, key=lambda label: np.nan_to_num(means[label], nan=-np.inf), reverse=True)
         places |= {label: place for place, label in enumerate(ranked)}
     best = sorted(places, key=lambda label: places[label])[:most]
@@ -300,6 +315,7 @@ def _held_out_mean(run: StoredRun, metric: str | None = None) -> float:
 
 
 def _last_best(run: StoredRun) -> float:
+    """Return the best fitness of the last generation."""
     return float(run.records[-1].champion_fitness)
 
 
@@ -320,9 +336,10 @@ def _note_on_missing(runs: Sequence[StoredRun]) -> str:
                 some_failed.append(f"{path} ({failed} of {len(run.held_out.returns)})")
             if not run.complete:
                 early.append(so_far)
-    # If no run has a held-out mean, no run is left out.
+    # If no run has a held-out mean, runs are compared by their fitness in training, and none is left out.
     left_out = "Left out, since not" if any_evaluated(runs) else "Not"
-    # A champion after fewer generations must not be compared with the others, so the cure is to complete the run.
+    # A champion that was trained for fewer generations must not be compared with the others. So the cure for it is to
+    # complete the run, not to evaluate the champion.
     how_to_complete = "To complete: python -m evolve.run --resume FILE"
     notes = [
         ("Every held-out episode failed", all_failed, ""),
@@ -331,11 +348,11 @@ def _note_on_missing(runs: Sequence[StoredRun]) -> str:
         ("Evaluated before the run was complete", early, how_to_complete),
         ("Held-out episodes that failed are left out of the means", some_failed, ""),
     ]
-    return " ".join(f"{said}: {statistics.listed(files)}. {cure}".strip() for said, files, cure in notes if files)
+    return " ".join(f"{note}: {statistics.listed(files)}. {cure}".strip() for note, files, cure in notes if files)
 
 
-def _unranked(group: RunGroup, score: Callable[[StoredRun], float], metric: str | None = None) -> Comparison:
-    """Return the scores of a group before any test.
+def _untested(group: RunGroup, score: Callable[[StoredRun], float], metric: str | None = None) -> Comparison:
+    """Return the scores of a group, without a role and without a test.
 
     score: Returns the score of a run; a number that is not finite counts as no score.
     metric: The name of the metric of which the score is the mean; None for returns.
@@ -357,33 +374,34 @@ def _bounds(group: RunGroup, metric: str | None) -> statistics.Interval:
     """
     lows, highs = [], []
     for run in group.runs:
-        known = [np.zeros(0)]
+        found = [np.zeros(0)]
         parts: list[Record | HeldOut] = [*run.records]
         if run.held_out is not None:
             parts.append(run.held_out)
-        for played in parts:
+        for part in parts:
             if metric is None:
-                known.append(statistics.finite(played.returns))
-            elif metric in played.metrics:  # a failed episode has no values of metrics
-                known.append(statistics.finite(played.metrics[metric][np.isfinite(played.returns)].astype(np.float64)))
-        values = np.concatenate(known)
+                found.append(statistics.finite(part.returns))
+            elif metric in part.metrics:  # a failed episode has no values of metrics
+                found.append(statistics.finite(part.metrics[metric][np.isfinite(part.returns)].astype(np.float64)))
+        values = np.concatenate(found)
         lows.append(values.min(initial=np.inf))
         highs.append(values.max(initial=-np.inf))
     return statistics.shared_bounds(np.array(lows), np.array(highs))
 
 
-def _compare(rows: Sequence[Comparison], control: str | None, are_alike: bool) -> tuple[list[Comparison], str]:
+def _test(rows: Sequence[Comparison], control: str | None, are_comparable: bool) -> tuple[list[Comparison], str]:
     """Sort the groups of one environment, best first, and test each group against the best, or against the control.
 
     Return the sorted groups with their p values, and a note about tests that could not be made.
 
     control: The name of the control; None to test against the best.
-    are_alike: Whether the scores have one meaning. Otherwise no group is the best, and none is tested.
+    are_comparable: Whether the scores can be compared. Otherwise no group is the best, and no group is tested.
     """
     # A group without scores has the mean NaN, and comes last.
     ranked = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
-    if len(ranked) < 2 or not are_alike:
+    if len(ranked) < 2 or not are_comparable:
         return ranked, ""
+    # Give the groups their roles, and find the reference.
     ranked = [replace(row, best=row.mean == ranked[0].mean) for row in ranked]
     if control is None:
         role = "equal" if sum(row.best for row in ranked) > 1 else "best"
@@ -395,9 +413,9 @@ def _compare(rows: Sequence[Comparison], control: str | None, are_alike: bool) -
     others = [row for row in ranked if row is not reference]
     # A group is tested only if each seed of this group and of the reference has a score, and if the two groups have
     # enough seeds for a significant difference.
-    whole = [row for row in others if not (row.missing or reference.missing)]
-    testable = [row for row in whole if statistics.can_be_significant(len(row.scores), len(reference.scores))]
-    # Holm's correction multiplies the smallest p by the number of tests.
+    complete = [row for row in others if not (row.missing or reference.missing)]
+    testable = [row for row in complete if statistics.can_be_significant(len(row.scores), len(reference.scores))]
+    # Holm's correction multiplies the smallest p by the number of tests. If no p can then be significant, test nothing.
     tests = len(testable)
     if not any(statistics.can_be_significant(len(row.scores), len(reference.scores), tests) for row in testable):
         testable = []
@@ -405,16 +423,16 @@ def _compare(rows: Sequence[Comparison], control: str | None, are_alike: bool) -
         ps = statistics.holm([statistics.rank_test(row.scores, reference.scores) for row in testable])
     except InputError as error:  # no SciPy
         return ranked, f"Nothing is tested: {error}"
+    for row, p in zip(testable, ps, strict=True):
+        effect = statistics.superiority(row.scores, reference.scores)
+        ranked[ranked.index(row)] = replace(row, p=p, effect=effect)
+    # Say why other groups are not tested.
     reasons = []
-    if len(whole) < len(others):
+    if len(complete) < len(others):
         reasons.append(f"a group is tested against {name} only if each seed of both has a score")
-    if len(testable) < len(whole):
+    if len(testable) < len(complete):
         # The least number of seeds with which two groups of equal size can differ significantly.
         enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, len(others)))
         cure = f"{enough} seeds in each group are enough"
         reasons.append(f"too few seeds for a significant difference from {name}: {cure}")
-    note = f"{reference.env}: {'; '.join(reasons)}." if reasons else ""
-    for row, p in zip(testable, ps, strict=True):
-        effect = statistics.superiority(row.scores, reference.scores)
-        ranked[ranked.index(row)] = replace(row, p=p, effect=effect)
-    return ranked, note
+    return ranked, f"{reference.env}: {'; '.join(reasons)}." if reasons else ""

@@ -1,4 +1,4 @@
-"""Pictures, films, pages and comparisons of runs. A notebook shows these objects, and a script saves them.
+"""Exhibits: pictures, films, pages and comparisons of runs. A notebook shows these objects, and a script saves them.
 
 The objects belong to the Python interface. The packages `figures`, `video` and `html` make their content, and import
 matplotlib, PyAV and Jinja2 when an exhibit is made.
@@ -44,7 +44,7 @@ class Exhibit:
         """One line about the content."""
 
     def save(self, path: str | Path) -> Path:
-        """Write a file in the format of its ending; return its path.
+        """Write a file in the format that its ending names; return its path.
 
         Raises InputError if the file cannot be written. To save a film as GIF, this method plays the film's episodes
         again, and raises EpisodeError if an episode fails.
@@ -67,7 +67,7 @@ class Picture(Exhibit):
 
     Args:
         figure: The figure. A script may change it before it is shown or saved.
-        title: One line about it.
+        title: One line about the figure.
     """
 
     formats = figures.FORMATS
@@ -94,20 +94,20 @@ class Film(Exhibit):
     """A film, as MP4 or GIF.
 
     Args:
-        title: One line about it.
-        mp4: The film.
-        jpeg: A still.
-        size: Its width and height in pixels.
-        make: Films the same episodes again, into a file of another format. None on all ranks but rank 0.
+        title: One line about the film.
+        mp4: The film as the bytes of an MP4 file.
+        jpeg: A still of the film as the bytes of a JPEG file.
+        size: The width and the height in pixels.
+        film_again: Films the same episodes again, into a file of another format. None on all ranks but rank 0.
     """
 
     formats = video.FORMATS
 
     def __init__(
-        self, title: str, mp4: bytes, jpeg: bytes, size: Sequence[int], make: Callable[[Path], Any] | None = None
+        self, title: str, mp4: bytes, jpeg: bytes, size: Sequence[int], film_again: Callable[[Path], Any] | None = None
     ) -> None:
         super().__init__(title)
-        self._mp4, self._jpeg, self._size, self._make = mp4, jpeg, size, make
+        self._mp4, self._jpeg, self._size, self._film_again = mp4, jpeg, size, film_again
 
     def to_bytes(self) -> bytes:
         """Return the film as bytes, for other ranks."""
@@ -115,7 +115,7 @@ class Film(Exhibit):
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Return the film that `to_bytes` converted."""
+        """Return the film of which `to_bytes` returned the bytes."""
         return cls(**unpack(content))
 
     def _repr_html_(self) -> str:
@@ -132,8 +132,8 @@ class Film(Exhibit):
         if path.suffix == ".mp4":
             write_output(path, self._mp4)
         else:
-            assert self._make is not None  # only rank 0 writes, and it has the function
-            self._make(path)
+            assert self._film_again is not None  # only rank 0 writes, and it has the function
+            self._film_again(path)
 
 
 class Page(Exhibit):
@@ -166,22 +166,23 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
     if not (isinstance(over, str) and over in figures.AXES):
         raise InputError("over", " or ".join(map(repr, figures.AXES)), over)
     groups = begun_groups(runs)
-    # Runs of a seed on several machines differ in time and load, so each machine then has a group of its own.
-    groups = deduplicate_seeds(by_machine(groups) if over == "time" or load else groups)[0]
+    # Time and load depend on the machine, so each machine then has a group of its own.
+    divided = by_machine(groups) if over == "time" or load else groups
+    groups, _ = deduplicate_seeds(divided)
     return Picture(figures.draw_curves(groups, over, load=load), f"fitness over {figures.AXES[over]}")
 
 
-def plot_network(run: Stored, ranks: Collective, which: GenomeChoice, traces: bool) -> Picture:
+def plot_network(run: Stored, ranks: Collective, choice: GenomeChoice, traces: bool) -> Picture:
     """Return the picture of a champion's network. The ranks play the champion's episodes if traces are drawn.
 
-    traces: Whether to draw the mean traces of its connections instead of their weights.
+    traces: Whether to draw the mean Hebbian traces of the connections instead of their weights.
 
     Raises InputError if the champion or its traces do not exist or matplotlib is missing, and RunError if the run has
     no complete generation.
     """
-    champion, experiment = champion_to_draw(run, which, traces)
+    champion, experiment = champion_to_draw(run, choice, traces)
 
-    # Rank 0 does the work with the other ranks. All ranks receive the bytes.
+    # Rank 0 calls `work`, which may use all ranks. All ranks receive the bytes.
     def work(coordinator: Coordinator) -> bytes:
         return mean_traces(run, experiment, champion, coordinator).tobytes()
 
@@ -192,12 +193,12 @@ def plot_network(run: Stored, ranks: Collective, which: GenomeChoice, traces: bo
 def film(
     run: Stored,
     experiment: Experiment,
-    genomes: Sequence[GenomeChoice],
+    choices: Sequence[GenomeChoice],
     episode: int | None,
     seconds: float,
     changes: str,
 ) -> Film:
-    """Return a film of genomes, one after another. Only rank 0 calls it.
+    """Return a film of the chosen genomes, one after another. Only rank 0 calls this function.
 
     experiment: The experiment of the run, or the same with changes.
     episode: The number of the episode. If it is None, a final champion plays the held-out episode of median return, and
@@ -208,7 +209,7 @@ def film(
     Raises InputError if an argument is wrong, the environment cannot be drawn, or a library is missing. Raises RunError
     without a complete generation, and EpisodeError if an episode fails.
     """
-    if not genomes:
+    if not choices:
         raise InputError("generation", "one or several generations", "an empty list")
     if not (isinstance(seconds, Real) and seconds > 0):
         raise InputError("seconds", "a time above 0", repr(seconds))
@@ -223,11 +224,11 @@ def film(
     shown_changes = f", in Gymnasium{changed}" if remark else changed
     # Choose the episode of each genome.
     subjects, titles = [], []
-    for which in genomes:
-        champion = chosen_champion(run, experiment, which)
-        if champion.name:  # not the best of a generation, but another genome that the strategy keeps
+    for choice in choices:
+        champion = chosen_champion(run, experiment, choice)
+        if champion.name:  # a genome of a front or an archive
             episode_number = 0 if episode is None else episode
-            chosen = verification.choose_episode(run, experiment, episode=episode_number, which=which)
+            chosen = verification.choose_episode(run, experiment, episode=episode_number, which=choice)
             held_out = "held-out " if chosen.purpose is Purpose.HELD_OUT else ""
             description = f"{held_out}episode {episode_number}"
         elif episode is None:
@@ -235,19 +236,19 @@ def film(
         else:
             # The final champion plays held-out episodes, and the best of a generation plays training episodes.
             purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
-            chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
+            chosen = verification.choose_episode(run, experiment, champion.generation, episode=episode, purpose=purpose)
             description = f"episode {episode}"
         subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
-        # The titles of several champions share one line, so leave out an episode that the caller did not choose.
-        # With a remark, the film shows an episode of Gymnasium, not the chosen episode of EnvPool. So the remark
-        # replaces the description.
-        leaves_out = len(genomes) > 1 and episode is None and not remark
-        about = "" if leaves_out else f", {remark or description}"
+        # With a remark, the film shows an episode of Gymnasium, not the chosen episode of EnvPool.
+        about = f", {remark or description}"
+        # Several titles share one line, so leave out the episodes if the caller did not choose them.
+        if len(choices) > 1 and episode is None and not remark:
+            about = ""
         titles.append(f"{champion.title}{about}{changed}")
     # The titles get the returns, which are known only after the episodes have been played again.
     mp4, jpeg, size, results = video.film_in_memory(subjects, seconds)
-    returns = [number(float(each.returns[0])) for each in results]
-    title = "; ".join(f"{title}: return {found}" for title, found in zip(titles, returns, strict=True))
+    returns = [number(float(played.returns[0])) for played in results]
+    title = "; ".join(f"{title}: return {value}" for title, value in zip(titles, returns, strict=True))
     return Film(title, mp4, jpeg, size, partial(video.film_episodes, subjects, condense_to=seconds))
 
 
@@ -286,7 +287,7 @@ class RunComparison(Picture):
         groups, notes = deduplicate_seeds(begun_groups(runs))
         self._ranking = compare_groups(groups, metric, control)
         self.notes = (*self._ranking.notes, *notes)
-        """Remarks on runs that were left out or not evaluated, and on tests that cannot be made."""
+        """Sentences about runs that were left out or not evaluated, and about tests that cannot be made."""
         title = f"{pluralize(len(groups), 'experiment')}, {self._ranking.score}"
         super().__init__(figures.draw_comparison(self._ranking), title)
 
@@ -295,7 +296,7 @@ class RunComparison(Picture):
 
         `low` and `high` are the 95 % interval of the mean over seeds. `p` is from the two-sided rank test against the
         reference, with Holm's correction. `effect` is the probability that a seed has a higher score than a seed of the
-        reference (A of Vargha and Delaney). All four are NaN with too few seeds; `p` and `effect` are also NaN for the
+        reference (A of Vargha and Delaney). All four are NaN with too few seeds. `p` and `effect` are also NaN for the
         reference, and without a test (`notes` has the reason). Without a control, `p` is a little too small, because
         the same scores choose the best experiment and test it. `failed` is the number of held-out episodes that failed.
         """

@@ -1,8 +1,10 @@
 """Policies for use without this package: JSON, ONNX, PyTorch, and one C file (`c_source`).
 
-The graphs of ONNX and PyTorch contain the normalization of observations, the layers, and the decoding of actions. They
-need a network whose weights do not change within an episode (`Network.is_static`). C takes every network that has a
-kernel, and JSON takes every network.
+ONNX and PyTorch store a graph of operations. It contains the normalization of observations, the layers, and the
+decoding of actions. It needs a network whose weights do not change within an episode (`Network.is_static`). C can store
+every network that has a kernel, and JSON every network.
+
+The graph is built once, by `_results_of`. Its argument `functions` has the operations of ONNX, of PyTorch, or of NumPy.
 """
 
 import inspect
@@ -37,7 +39,7 @@ FORMATS = {"c": ".c", "json": ".json", "onnx": ".onnx", "torch": ".pt2"}
 """The formats of a policy, and the endings of their files."""
 JSON_VERSION = 1
 _MOST_ROWS = 1024  # a PyTorch program adds up the rows of a matrix one by one up to this number of rows
-_OPSET, _IR = 17, 8  # of ONNX; old versions, which every runtime reads
+_OPSET, _IR = 17, 8  # versions of ONNX's operators and of its format; they are old, so every runtime reads them
 
 
 def export_policy(policy: "Policy", path: Path) -> Path:
@@ -56,6 +58,7 @@ def export_policy(policy: "Policy", path: Path) -> Path:
 
 
 def _title(policy: "Policy") -> str:
+    """Return the network, the environment and the origin of a policy in words."""
     config = policy.experiment.config
     origin = f": {policy.origin}" if policy.origin else ""
     return f"{config.network.name} for {config.env.id}{origin}"
@@ -64,7 +67,7 @@ def _title(policy: "Policy") -> str:
 def to_json(policy: "Policy") -> dict[str, Any]:
     """Return a policy as a table for JSON, see docs/champions.md. Raises InputError if a weight is not finite."""
     experiment = policy.experiment
-    network, section = experiment.network, experiment.config.network.table()
+    network, settings = experiment.network, experiment.config.network.table()
     genome = policy.acting_genome
     mask = genome.mask[0]
     if not np.isfinite(genome.weights[0, mask]).all():
@@ -72,7 +75,7 @@ def to_json(policy: "Policy") -> dict[str, Any]:
     is_static = bool(getattr(network, "is_static", False))
     if is_static:
         layers_of(policy, "JSON")  # raises InputError if a network of another package has no tanh layers
-    # A static network may compute its weights from the genome: binary-mask-mlp takes the mask.
+    # A static network may compute its weights from the genome: binary-mask-mlp computes them from the mask.
     static_weights = policy.weights if is_static else {}
     matrices = []
     for block in network.blocks:
@@ -82,9 +85,9 @@ def to_json(policy: "Policy") -> dict[str, Any]:
         span = {} if block.span is None else {"span": list(block.span)}
         numbers = {"weights": _numbers(weights), "mask": mask[place].astype(int).tolist()}
         matrices.append({"name": block.title, **sizes, **span, **numbers})
-    # A static network has tanh layers (`Network`). If another package's network is not static, its activation and sums
-    # are unknown.
-    is_known = is_static or section["name"] in NETWORKS
+    # A static network has tanh layers (`Network`). If another package's network is not static, its activation and the
+    # order of its sums are unknown.
+    is_known = is_static or settings["name"] in NETWORKS
     activation = getattr(network, "activation", "tanh" if is_static else None)
     sums = "by source" if getattr(network, "sums_by_source", False) else "all rows"
     normalizer = None
@@ -103,8 +106,8 @@ def to_json(policy: "Policy") -> dict[str, Any]:
         "decode": _decoding(experiment.spaces.action, experiment.config.env.action_scale),
         "normalizer": normalizer,
         "network": {
-            "name": section["name"],
-            "options": {key: value for key, value in section.items() if key != "name"},
+            "name": settings["name"],
+            "options": {key: value for key, value in settings.items() if key != "name"},
             "is_static": is_static,
             "activation": activation if isinstance(activation, str) else None,
             "sums": sums if is_known else None,
@@ -121,7 +124,7 @@ def _formulas(network: Any) -> str | None:
 
 
 def _numbers(values: Any) -> list[float]:
-    """Return an array as a flat list, row by row: the shortest decimal numbers that give the same float32 values."""
+    """Return an array as a flat list, row by row: the shortest decimal numbers that become the same float32 numbers."""
     return [float(str(value)) for value in np.asarray(values, np.float32).ravel()]
 
 
@@ -132,9 +135,10 @@ def _action_array_space(policy: "Policy") -> Any:
 
 
 def _decoding(space: Any, scale: float) -> Any:
-    """Return the numbers that turn outputs into an action.
+    """Return the numbers with which outputs become an action of a space.
 
-    A Box has a table. A Dict or a Tuple has a list with an entry for each member. Other spaces have None.
+    For a Box, return a table. For a Dict or a Tuple, return a list with an entry for each member. Other spaces need no
+    numbers, so return None.
     """
     kind = None if space is None else kind_of(space)
     if kind in ("Dict", "Tuple"):
@@ -145,11 +149,13 @@ def _decoding(space: Any, scale: float) -> Any:
     return numbers | {"rounded": is_rounded(space)}
 
 
-class Link(NamedTuple):
-    """Connections into a layer, from one or more sources. Source 0 is the observation, source l + 1 is layer l.
+class Term(NamedTuple):
+    """A term of the sum in a layer: the values of one or more sources, end to end, times a matrix, plus a bias.
 
-    sources: The number of each source, and whether the layer reads the source's value of the previous step.
-    matrix: [rows, columns].
+    Source 0 is the observation, and source l + 1 is the output of layer l.
+
+    sources: The number of each source, and whether the layer reads the source's values of the previous step.
+    matrix: [rows, columns]: a row for each value, and a column for each neuron of the layer.
     bias: [columns]; None without biases.
     """
 
@@ -163,44 +169,45 @@ class Layers:
     """A static network as matrices.
 
     Attributes:
-        links: The links of each layer. A layer adds up the rows of each link in ascending order, and then the links.
-            The engine has the same order.
-        sizes: The size of each source.
-        remembered: The sources that the next step reads.
+        terms: The terms of each layer. A layer adds up the rows of each term in ascending order, and then the terms.
+            evolve's own networks have the same order.
+        sizes: The number of values of each source.
+        remembered: The sources whose values the next step reads.
     """
 
-    links: list[list[Link]]
+    terms: list[list[Term]]
     sizes: list[int]
     remembered: list[int]
 
     @property
     def memory_size(self) -> int:
-        """The number of values that the next step reads."""
+        """M, the number of values that the next step reads."""
         return sum(self.sizes[source] for source in self.remembered)
 
 
-def layers_of(policy: "Policy", name: str) -> Layers:
-    """Return the layers of a policy's network. Raises InputError if its weights change within an episode.
+def layers_of(policy: "Policy", format_name: str) -> Layers:
+    """Return the layers of a policy's network.
 
-    name: the name of the format, for the error.
+    Raises InputError if its weights change within an episode, or if it does not consist of tanh layers.
+
+    format_name: The name of the format, for errors.
     """
-    network = policy.experiment.network
+    network, kind = policy.experiment.network, policy.experiment.config.network.name
     if not getattr(network, "is_static", False):
-        kind = policy.experiment.config.network.name
-        expected = f"a static network such as mlp or elman, with weights that do not change in an episode, for {name}"
-        cure = "Export it as C (.c), which holds every built-in network, or as JSON (.json)."
-        if not hasattr(network, "is_static"):  # from another package: C has no kernel of it
+        expected = f"for {format_name} a static network such as mlp or elman, with weights that do not change"
+        cure = "Export it as C (.c), which can hold every built-in network, or as JSON (.json)."
+        if not hasattr(network, "is_static"):  # a network of another package, which has no kernel for C
             cure = "If it consists of tanh layers, say so: is_static = True. Or export it as JSON (.json)."
         raise InputError("network", expected, kind, cure)
     weights = policy.weights
     # Each block of a layer has a column for each neuron of the layer.
     columns = {block.layer: block.columns for block in network.blocks}
     sizes = [network.observation_size, *columns.values()]
-    links: list[list[Link]] = []
+    terms_of_layers: list[list[Term]] = []
     remembered: list[int] = []
-    for layer, group in groupby(network.blocks, lambda block: block.layer):
-        found = []
-        for block in group:
+    for layer, blocks in groupby(network.blocks, lambda block: block.layer):
+        terms = []
+        for block in blocks:
             matrix = _matrix(weights, block)
             is_recurrent = block.source > layer  # source l + 1 is layer l: this layer or a later one
             if is_recurrent and block.source not in remembered:
@@ -208,22 +215,21 @@ def layers_of(policy: "Policy", name: str) -> Layers:
             # A matrix with biases has one row more than its source has nodes. The biases are the last row.
             rows = sizes[block.source]
             bias = matrix[rows] if block.rows > rows else None
-            found.append(Link([(block.source, is_recurrent)], matrix[:rows], bias))
+            terms.append(Term([(block.source, is_recurrent)], matrix[:rows], bias))
         if not getattr(network, "sums_by_source", False):
-            # The layer has one sum over all rows, so stack the matrices. Only the last link may have a bias.
-            sources = [source for link in found for source in link.sources]
-            found = [Link(sources, np.concatenate([link.matrix for link in found]), found[-1].bias)]
-        links.append(found)
-    layers = Layers(links, sizes, remembered)
-    kind = policy.experiment.config.network.name
-    if kind not in NETWORKS and not _are_outputs_of(policy, layers):
-        expected = f"a network of tanh layers for {name}, because it has is_static = True"
+            # The layer has one sum over all rows, so stack the matrices. Only the last one may have a bias.
+            sources = [source for term in terms for source in term.sources]
+            terms = [Term(sources, np.concatenate([term.matrix for term in terms]), terms[-1].bias)]
+        terms_of_layers.append(terms)
+    layers = Layers(terms_of_layers, sizes, remembered)
+    if kind not in NETWORKS and not _has_outputs_of(layers, policy):
+        expected = f"for {format_name} a network of tanh layers, because it has is_static = True"
         got = f"{kind}, whose outputs are not the ones of tanh layers"
         raise InputError("network", expected, got, "Leave is_static out, and export the policy as JSON (.json).")
     return layers
 
 
-def _are_outputs_of(policy: "Policy", layers: Layers) -> bool:
+def _has_outputs_of(layers: Layers, policy: "Policy") -> bool:
     """Return whether a policy's network has the outputs of `layers`, tried in three steps with made-up observations.
 
     A network of another package may state `is_static = True` although it does not consist of tanh layers.
@@ -231,6 +237,7 @@ def _are_outputs_of(policy: "Policy", layers: Layers) -> bool:
     batch = policy.experiment.network.batch(1, "numpy")
     genome = policy.acting_genome
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, np.zeros(1, np.int64))
+    # The operations of NumPy. They add in another order than the network, so compare with a tolerance.
     functions = SimpleNamespace(
         constant=np.asarray, add=np.add, tanh=np.tanh, concatenate=np.hstack, ordered_sum=np.matmul
     )
@@ -238,32 +245,31 @@ def _are_outputs_of(policy: "Policy", layers: Layers) -> bool:
     for step in range(3):
         observation = np.sin(np.arange(layers.sizes[0], dtype=np.float32) + 2 * step)[None]
         values = _values_of(functions, layers, observation, previous=values)
-        if not np.allclose(batch.step(observation), values[len(layers.links)], atol=1e-4):
+        if not np.allclose(batch.step(observation), values[len(layers.terms)], atol=1e-4):
             return False
     return True
 
 
 def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:
     """Return the matrix [rows, columns] of a block from the weights of a policy with a static network."""
-    # A policy that plays a batch of environments repeats the weights in each row of the batch: take row 0.
+    # If the policy has a batch of rows, the weights are the same in all rows, so take row 0.
     return weights[block.title].reshape(-1, block.rows, block.columns)[0]
 
 
-def _values_of(functions: Any, layers: Layers, x: Any, previous: Mapping[int, Any]) -> dict[int, Any]:
-    """Return the values [N, n] of all sources in a step.
+def _values_of(functions: Any, layers: Layers, observation: Any, previous: Mapping[int, Any]) -> dict[int, Any]:
+    """Return the values [N, n] of all sources in a step, by the number of the source.
 
     functions: Operations on values, such as `_Onnx` and `_Torch`.
-    x: The observation.
-    previous: The values of the previous step, for recurrent links.
+    previous: The values of the previous step.
     """
-    values = {0: x}
-    for layer, links in enumerate(layers.links):
-        terms = []
-        for link in links:
-            inputs = [(previous if is_recurrent else values)[source] for source, is_recurrent in link.sources]
-            term = functions.ordered_sum(functions.concatenate(inputs), link.matrix)
-            terms.append(term if link.bias is None else functions.add(term, functions.constant(link.bias)))
-        values[layer + 1] = functions.tanh(reduce(functions.add, terms))
+    values = {0: observation}
+    for layer, terms in enumerate(layers.terms):
+        sums = []
+        for term in terms:
+            inputs = [(previous if is_recurrent else values)[source] for source, is_recurrent in term.sources]
+            total = functions.ordered_sum(functions.concatenate(inputs), term.matrix)
+            sums.append(total if term.bias is None else functions.add(total, functions.constant(term.bias)))
+        values[layer + 1] = functions.tanh(reduce(functions.add, sums))
     return values
 
 
@@ -271,20 +277,24 @@ def _results_of(functions: Any, policy: "Policy", layers: Layers, observation: A
     """Return the results of a step by name: the action, if actions can be decoded, the outputs, and the next memory.
 
     functions: Operations on values, `_Onnx` or `_Torch`.
-    memory: The values of the remembered sources in the previous step, end to end. It is not read if there are none.
+    observation: [N, O], flat, before the normalization.
+    memory: [N, M], the values of the remembered sources in the previous step, end to end. It is not read if there are
+        no remembered sources.
     """
-    x = observation
     if policy.normalizer is not None:
         subtract, multiply = map(functions.constant, policy.normalizer)
         low, high = map(functions.constant, (-CLIP, CLIP))
-        x = functions.clamp(functions.multiply(functions.subtract(x, subtract), multiply), low, high)
+        scaled = functions.multiply(functions.subtract(observation, subtract), multiply)
+        observation = functions.clamp(scaled, low, high)
+    # The columns of each remembered source in the memory begin and end at two neighbouring edges.
     edges = np.cumsum([0, *(layers.sizes[source] for source in layers.remembered)]).tolist()
-    parts = zip(layers.remembered, pairwise(edges), strict=True)
-    previous = {source: functions.columns(memory, *place) for source, place in parts}
-    values = _values_of(functions, layers, x, previous)
+    previous = {}
+    for source, (start, stop) in zip(layers.remembered, pairwise(edges), strict=True):
+        previous[source] = functions.columns(memory, start, stop)
+    values = _values_of(functions, layers, observation, previous)
     # The last A neurons of the last layer are the outputs; the others have no effect.
     size = layers.sizes[-1]
-    outputs = functions.columns(values[len(layers.links)], size - policy.experiment.action_size, size)
+    outputs = functions.columns(values[len(layers.terms)], size - policy.experiment.action_size, size)
     results = {}
     space = _action_array_space(policy)
     if space is not None:
@@ -299,12 +309,12 @@ def _action_of(functions: Any, space: Any, scale: float, outputs: Any) -> Any:
     """Return the actions of a space for network outputs [N, A]."""
     kind = kind_of(space)
     if kind in ("Discrete", "MultiDiscrete"):
-        # Each number of the action has a group of outputs. The groups lie end to end.
+        # Each number of the action has a group of outputs. The groups lie end to end, between neighbouring edges.
         sizes = [space.n] if kind == "Discrete" else space.nvec.ravel()
-        groups = pairwise(np.cumsum([0, *sizes]).tolist())
-        choices = [functions.argmax(functions.columns(outputs, *group)) for group in groups]
-        start = functions.constant(np.ravel(space.start).astype(np.int64))
-        value = functions.add(functions.concatenate(choices), start)
+        edges = np.cumsum([0, *sizes]).tolist()
+        choices = [functions.argmax(functions.columns(outputs, start, stop)) for start, stop in pairwise(edges)]
+        least = functions.constant(np.ravel(space.start).astype(np.int64))
+        value = functions.add(functions.concatenate(choices), least)
     elif kind == "MultiBinary":
         value = functions.is_positive(outputs)
     else:
@@ -318,6 +328,7 @@ def _action_of(functions: Any, space: Any, scale: float, outputs: Any) -> Any:
 
 
 def _dtype_of(space: Any) -> np.dtype[Any]:
+    """Return the type of the numbers of an action: int64 for a Discrete space, otherwise the type of the space."""
     return np.dtype(np.int64 if kind_of(space) == "Discrete" else space.dtype)
 
 
@@ -329,28 +340,30 @@ def onnx_model(policy: "Policy") -> bytes:
     layers that the next step reads. Memory is zero at the start of an episode.
     """
     layers = layers_of(policy, "ONNX")
-    onnx = import_extra("onnx", "onnx", "export", "ONNX")
+    onnx = import_extra("onnx", extra="onnx", argument="export", title="ONNX")
     helper = onnx.helper
     graph = _Onnx(onnx)
     results = _results_of(graph, policy, layers, "observation", "memory")
-    # Values have numbered names, so Identity gives each output its public name.
+    # Values have numbered names, so an Identity node gives each output its public name.
     for name, value in results.items():
         graph.nodes.append(helper.make_node("Identity", [value], [name]))
-    numbers = np.dtype(np.float32)
-    described = {"observation": (numbers, [layers.sizes[0]]), "outputs": (numbers, [policy.experiment.action_size])}
-    described["memory"] = described["next_memory"] = (numbers, [layers.memory_size])
+    # The type and the shape of each input and output, without the first axis.
+    float32 = np.dtype(np.float32)
+    described = {"observation": (float32, [layers.sizes[0]]), "outputs": (float32, [policy.experiment.action_size])}
+    described["memory"] = described["next_memory"] = (float32, [layers.memory_size])
     space = _action_array_space(policy)
     if space is not None:
         described["action"] = (_dtype_of(space), space.shape)
 
-    def info(name: str) -> Any:
+    def describe(name: str) -> Any:
         dtype, shape = described[name]
-        # A dimension with a name, "N", may have any size.
+        # An axis with a name, "N", may have any length.
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), ["N", *shape])
 
     inputs = ["observation", *(["memory"] if layers.remembered else [])]
+    signature = [list(map(describe, names)) for names in (inputs, results)]
     model = helper.make_model(
-        helper.make_graph(graph.nodes, "policy", list(map(info, inputs)), list(map(info, results)), graph.constants),
+        helper.make_graph(graph.nodes, "policy", *signature, graph.constants),
         producer_name="evolve",
         producer_version=evolve.__version__,
         doc_string=_title(policy),
@@ -362,7 +375,7 @@ def onnx_model(policy: "Policy") -> bytes:
 
 
 class _Onnx:
-    """A graph of ONNX under construction. The methods add a node, and return the name of its value."""
+    """A graph of ONNX under construction. Each method adds nodes or a constant, and returns the name of the value."""
 
     def __init__(self, onnx: Any) -> None:
         self.onnx = onnx
@@ -382,11 +395,12 @@ class _Onnx:
         return name
 
     def ordered_sum(self, value: str, matrix: Float32) -> str:
-        """Multiply value [N, rows] by a matrix [rows, columns], summed in the order of the rows as the engine does.
+        """Multiply a value [N, rows] by a matrix [rows, columns], summed in the order of the rows as evolve does.
 
-        A MatMul has another order, and thus errors of up to 4e-6 after tanh.
+        The node MatMul has another order, and thus errors of up to 4e-6 after tanh.
         """
-        # [N, rows, 1] times [rows, columns] is [N, rows, columns]. The last running sum over the rows is the whole sum.
+        # [N, rows, 1] times [rows, columns] is [N, rows, columns]. The last of the running sums over the rows is the
+        # whole sum.
         wide = self.node("Unsqueeze", value, self.constant([2]))
         sums = self.node("CumSum", self.multiply(wide, self.constant(matrix)), self.constant(1))
         return self.node("Gather", sums, self.constant(len(matrix) - 1), axis=1)
@@ -425,7 +439,7 @@ def torch_program(policy: "Policy") -> bytes:
     decoded, the result has no action.
     """
     layers = layers_of(policy, "PyTorch")
-    torch: Any = import_extra("torch", "torch", "export", "PyTorch")
+    torch: Any = import_extra("torch", extra="torch", argument="export", title="PyTorch")
 
     class Network(torch.nn.Module):  # type: ignore[misc]  # torch is imported on demand, so its type is Any
         def forward(self, observation: Any, memory: Any = None) -> tuple[Any, ...]:
@@ -453,7 +467,7 @@ class _Torch:
         self.reshape, self.concatenate = torch.reshape, torch.hstack
 
     def ordered_sum(self, value: Any, matrix: Float32) -> Any:
-        # For very many rows the program would be too long. A product in float64 is then close to the ordered sum.
+        # With very many rows the program would be too long. A product in float64 is close to the ordered sum.
         if len(matrix) > _MOST_ROWS:
             return (value.double() @ self.constant(matrix).double()).float()
         products = value.unsqueeze(2) * self.constant(matrix)  # [N, rows, columns]

@@ -1,4 +1,8 @@
-"""The generations and the evaluations of a run as Python objects, as columns of a table, and as bytes."""
+"""The generations and the evaluations of a run as Python objects, as columns of a table, and as bytes.
+
+A script gets the objects `Generation` and `Evaluation`. `table` returns the columns that CSV files, figures and event
+files of TensorBoard show. `pack` makes bytes of values, so that a rank can send them to other ranks.
+"""
 
 import csv
 import io
@@ -16,14 +20,14 @@ from evolve.store import Record, Stored, StoredRun, disk
 
 
 def pack(**values: Any) -> bytes:
-    """Return values as bytes: arrays, numbers, texts, bytes, and dictionaries of arrays. None is left out."""
+    """Return values as bytes: arrays, numbers, texts, bytes, and dictionaries of arrays. None values are left out."""
     arrays: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             # `unpack` splits these names again.
             arrays |= {f"{name}/{key}": part for key, part in value.items()}
         elif value is not None:
-            # `np.void` keeps all bytes. `np.bytes_` would drop zero bytes at the end.
+            # NumPy stores bytes in an array. `np.void` keeps all bytes; `np.bytes_` would drop zero bytes at the end.
             arrays[name] = np.void(value) if isinstance(value, bytes) else value
     buffer = io.BytesIO()
     # `savez` has no `allow_pickle` before NumPy 2.2. `unpack` refuses pickled objects anyway.
@@ -32,7 +36,7 @@ def pack(**values: Any) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """Return the values that `pack` packed, by name. Values of None and empty dictionaries are missing."""
+    """Return the values of which `pack` returned the bytes, by name. None and empty dictionaries are missing."""
     values: dict[str, Any] = {}
     with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
         for path, array in arrays.items():
@@ -46,10 +50,10 @@ def unpack(packed: bytes) -> dict[str, Any]:
 
 
 def table(run: StoredRun) -> dict[str, list[Any]]:
-    """Return the columns of a run by generation, see `Run.table`."""
-    records, none = run.records, np.zeros(0)
+    """Return the columns of a run by name, with an entry for each generation, see `Run.table`."""
+    records, no_returns = run.records, np.zeros(0)
     # Only the last row has held-out episodes, because the champion after the last generation plays them.
-    held_out, failed = [none] * len(records), [np.nan] * len(records)
+    held_out, failed = [no_returns] * len(records), [np.nan] * len(records)
     means: dict[str, float] = {}
     if records and run.held_out is not None:
         held_out[-1] = run.held_out.returns
@@ -67,10 +71,10 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         "seconds": [float(record.seconds) for record in records],
         "digest": [record.digest.decode() for record in records],
         # The champion after generation g is validated when g + 1 generations are complete.
-        **_statistics("validation_{}", [run.validations.get(g + 1, none) for g in range(len(records))]),
+        **_statistics("validation_{}", [run.validations.get(g + 1, no_returns) for g in range(len(records))]),
         **_statistics("held_out_{}", held_out),
         "held_out_failed": failed,
-        # `failed` is NaN in all rows except the last, and so is each metric.
+        # Each metric is NaN in all rows except the last, like `failed`.
         **{f"held_out_metric_{name}": [*failed[:-1], mean] for name, mean in means.items()},
         **_metric_columns(records),
         **_archive_columns(records),
@@ -78,7 +82,7 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
 
 
 def _mean_length(lengths: Int32) -> float:
-    """Return the mean number of steps of the episodes that were played; NaN if none was."""
+    """Return the mean number of steps of the episodes that were played; NaN without such episodes."""
     return statistics.mean(lengths[lengths > 0].astype(np.float64))
 
 
@@ -93,20 +97,20 @@ def median_connections(run: StoredRun) -> list[float]:
 
 
 def idle_share(run: StoredRun) -> list[float]:
-    """Return the idle time of the workers, in % of each generation, in the mean over the workers; 0 without workers."""
-    # A damaged run file may hold a generation of 0 seconds.
+    """Return the mean idle time of the workers in each generation, in % of its duration; 0 without workers."""
+    # A damaged run file may hold a generation of 0 seconds, by which nothing can be divided.
     busy = np.array([record.busy_seconds / (record.seconds or np.nan) for record in run.records])
     # Of several ranks, rank 0 is the coordinator and not a worker.
     workers = busy[:, 1:] if busy.shape[1] > 1 else busy
-    # An absent worker has NaN. `nanmean` would warn of a generation without workers.
-    known = np.ma.masked_invalid(100 * (1 - np.minimum(workers, 1)))
-    return known.mean(axis=1).filled(0).tolist()
+    # An absent worker has NaN, which the mask leaves out. `nanmean` would warn of a generation without workers.
+    idle = np.ma.masked_invalid(100 * (1 - np.minimum(workers, 1)))
+    return idle.mean(axis=1).filled(0).tolist()
 
 
 def _statistics(name: str, samples: Sequence[Float64]) -> dict[str, list[float]]:
     """Return columns with statistics of the finite values of samples; NaN if a sample has too few values.
 
-    name: The names of the columns. The name of a statistic replaces "{}".
+    name: The pattern of the columns' names, such as "{}_fitness". The name of a statistic replaces "{}".
     """
     return {
         name.format("mean"): [statistics.mean(sample) for sample in samples],
@@ -122,17 +126,20 @@ def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
     columns = {}
     for name in records[0].metrics if records else ():
         # An episode without a return may have a metric of 0 or False, which must not count.
-        played = [np.where(np.isnan(record.returns), np.nan, record.metrics[name]) for record in records]
-        best = (values[record.champion_candidate] for values, record in zip(played, records, strict=True))
-        columns[f"best_metric_{name}"] = [statistics.mean(values) for values in best]
-        columns[f"mean_metric_{name}"] = [statistics.mean(values) for values in played]
+        values = [np.where(np.isnan(record.returns), np.nan, record.metrics[name]) for record in records]  # [P, E] each
+        best = [row[record.champion_candidate] for row, record in zip(values, records, strict=True)]
+        columns[f"best_metric_{name}"] = list(map(statistics.mean, best))
+        columns[f"mean_metric_{name}"] = list(map(statistics.mean, values))
     return columns
 
 
 def _archive_columns(records: Sequence[Record]) -> dict[str, list[float]]:
-    """Return the share of an archive's cells that are filled, and the sum of the fitness in them; empty without one."""
+    """Return two columns: the share of the archive's cells that are filled, and the sum of the fitness in these cells.
+
+    Without an archive, return no columns.
+    """
     archives = [record.archive for record in records if record.archive is not None]
-    if not archives or len(archives) < len(records):  # a file of any program may lack some
+    if not archives or len(archives) < len(records):  # the file of another program may lack some of them
         return {}
     return {
         "archive_coverage": [float(np.isfinite(archive).mean()) for archive in archives],
@@ -158,7 +165,7 @@ class Generation:
     record: Record
 
     def __eq__(self, other: object) -> bool:
-        """Return whether number and digest are equal. The runs were then equal up to this generation."""
+        """Return whether number and digest are equal. If so, the runs were equal up to this generation."""
         if not isinstance(other, Generation):
             return NotImplemented
         return (self.number, self.digest) == (other.number, other.digest)
@@ -262,8 +269,8 @@ class Evaluation:
 
 def evaluation_of(run: Stored) -> Evaluation | None:
     """Return the held-out evaluation of the final champion that a file contains; None if it contains no evaluation."""
-    kept = run.held_out
-    return None if kept is None else Evaluation(kept.returns, kept.seeds, kept.metrics)
+    held_out = run.held_out
+    return None if held_out is None else Evaluation(held_out.returns, held_out.seeds, held_out.metrics)
 
 
 def pack_generation(generation: Generation) -> bytes:
@@ -272,6 +279,6 @@ def pack_generation(generation: Generation) -> bytes:
 
 
 def unpack_generation(content: bytes) -> Generation:
-    """Return the generation that `pack_generation` has packed."""
+    """Return the generation of which `pack_generation` returned the bytes."""
     values = unpack(content)
     return Generation(values.pop("number"), Record(**values))

@@ -1,4 +1,7 @@
-"""The policy of a genome: it maps observations of an environment to actions, singly or in batches."""
+"""The policy of a genome: it maps observations of an environment to actions, singly or in batches.
+
+`Policy` belongs to the Python interface: `Run.champion` returns one. `exports` writes it for use without this package.
+"""
 
 import json
 import math
@@ -24,20 +27,21 @@ from evolve.strategies.acting import Paths
 from evolve.training import Experiment, load_config
 from evolve.training.experiment import prepare_policy
 
-_SLOTS = 256  # the most rows of a batch that are computed at once if the network has no memory
+_MOST_SLOTS = 256  # of a network without memory, which computes more rows of a batch one part after another
 
 
 class Policy:
     """Maps observations of an environment to actions as in training, including the normalization of observations.
 
-    A policy needs neither the environment nor Gymnasium. It has a state if its network remembers or learns within an
-    episode: call `reset` at the start of each episode. A policy can be pickled and copied. Threads may share a policy
-    that has no state.
+    A policy needs neither the environment nor Gymnasium. If its network remembers or learns within an episode, the
+    policy has a state: call `reset` at the start of each episode. A policy can be pickled and copied. Threads may share
+    a policy that has no state.
 
     Args:
         experiment: The experiment of the genome.
         genome: A genome, or the weights [W] of a genome without absent connections.
-        normalizer: [2, O], a mean to subtract from observations and a factor to multiply. None without normalization.
+        normalizer: [2, O]: the mean that is subtracted from observations, and the factor by which the difference is
+            multiplied. None without normalization.
         origin: The origin of the genome in words, for the heads of exported files.
 
     Raises:
@@ -50,11 +54,11 @@ class Policy:
         if not isinstance(experiment, Experiment):
             raise InputError("experiment", "the experiment of a run, run.experiment", f"a {type(experiment).__name__}")
         self.experiment = experiment
-        # A copy: the given arrays may belong to a stored run, which must not change.
+        # `take` copies the arrays, which may belong to a stored run and must not change.
         self.genome = one_genome(genome, "genome").take(np.zeros(1, np.int64))
         """The weights [1, W] and the mask [1, W]. A change takes effect at the next `reset` without `rows`."""
         self.acting_genome = self.genome
-        """The genome at the last such `reset`. A connection that its mask leaves out has the weight 0."""
+        """The genome at the last `reset` without `rows`. Absent connections have the weight 0."""
         if self.genome.num_weights != experiment.network.num_weights:
             expected = f"{experiment.network.num_weights:,} weights for {experiment.config.network.name}"
             raise InputError("genome", expected, f"{self.genome.num_weights:,}")
@@ -68,16 +72,16 @@ class Policy:
         self.origin = origin
         self._codec = Codec(experiment.config.env, experiment.spaces)
         network = experiment.network
-        # The outputs of a static feedforward network depend only on the observation of the same step. Source n + 1 is
-        # the output of layer n, so a block with source > layer is recurrent.
+        # The outputs of a static feedforward network depend only on the observation of the same step. In a block,
+        # source n + 1 is the output of layer n, so a block with source > layer is recurrent.
         is_static = getattr(network, "is_static", False)
         is_feedforward = all(block.source <= block.layer for block in network.blocks)
         self._remembers = bool(network.num_traces) or not is_static or not is_feedforward
-        # Each row of a batch of observations has a network. Networks without memory are all equal, so they have at most
-        # _SLOTS slots, and more rows take turns.
+        # With memory, each row of a batch of observations has a network in a slot of its own. Networks without memory
+        # are all equal, so more rows than `_MOST_SLOTS` share the slots.
         self._slots = 0
         self._networks: Batch
-        # All calls use the same arrays, so two threads at a time would mix their observations.
+        # All calls use the same arrays, so only one thread at a time may use them.
         self._lock = threading.Lock()
         self.reset()
 
@@ -94,63 +98,68 @@ class Policy:
                 (plastic-mlp) draw them by this seed. In a batch, row i has the seed `seed` + i, as in Gymnasium's
                 vector environments. A list of N seeds has one for each row.
             batch: N, the number of rows. By default it is the number of seeds in a list. Without a list, the first
-                observation decides.
+                observation or batch decides.
             rows: The rows of the present batch that begin an episode, as numbers or as an array [N] of booleans. The
-                other rows go on. By default all rows begin an episode. A list of seeds has one for each of these rows.
+                other rows go on. By default all rows begin an episode. A list of seeds then has a seed for each of
+                these rows.
 
         Raises:
             InputError: A seed is no whole number from 0 on, there are not N seeds, the networks do not fit into memory,
                 or `rows` are not rows of a batch.
         """
-        several = not isinstance(seed, str) and np.ndim(seed) == 1
-        seeds = [check_whole("seed", one, 0) for one in (seed if several else [seed])]  # type: ignore[union-attr]
+        is_list = not isinstance(seed, str) and np.ndim(seed) == 1
+        values: Any = seed if is_list else [seed]
+        seeds = [check_whole("seed", value, 0) for value in values]
         if not seeds:
             raise InputError("seed", "a seed for each row, or one number", "no seeds")
         if rows is not None:
             if batch is not None:
                 raise InputError("rows", "rows without batch=, because the batch stays", f"batch={batch!r}")
-            self._restart(rows, seeds, several)
+            self._restart(rows, seeds, is_list)
             return
         if batch is not None:
             batch = check_whole("batch", batch, 1)
-        if several and batch not in (None, len(seeds)):
+        if is_list and batch not in (None, len(seeds)):
             raise InputError("seed", f"a seed for each of {batch} rows, or one number", f"{len(seeds)} seeds")
-        number = len(seeds) if several else batch
+        fixed_rows = len(seeds) if is_list else batch
         with self._lock:
-            # These lines come last, because `_begin` may raise an error, after which nothing must have changed.
-            self._begin(number, seeds)
-            self._seeds, self._fixed_rows = seeds, number  # None if the first observation decides
+            # `_begin` may raise an error, and then no attribute must have changed. So set the attributes after it.
+            self._begin(fixed_rows, seeds)
+            self._seeds, self._fixed_rows = seeds, fixed_rows  # rows: None if the first observation decides
 
-    def _restart(self, rows: Any, seeds: Sequence[int], several: bool) -> None:
+    def _restart(self, rows: Any, seeds: Sequence[int], is_list: bool) -> None:
         """Begin episodes in some rows of the present batch.
 
-        rows, seeds: as for `reset`. several: whether there is a seed for each of these rows.
+        rows: As for `reset`.
+        seeds: A seed for each of these rows, or only the seed of the batch's first row.
+        is_list: Whether there is a seed for each of these rows.
         """
         with self._lock:
-            number = self._last_rows
-            if number is None:
-                got, cure = _in_words(None), "Call reset(batch=N) first, or pass a batch of observations."
-                raise InputError("rows", "rows of a batch that has begun", got, cure)
-            expected = f"numbers from 0 to {number - 1}, or {number} booleans"
+            num_rows = self._last_rows
+            if num_rows is None:
+                cure = "Call reset(batch=N) first, or pass a batch of observations."
+                raise InputError("rows", "rows of a batch that has begun", _in_words(None), cure)
+            expected = f"numbers from 0 to {num_rows - 1}, or {num_rows} booleans"
             try:
                 chosen = np.asarray(rows)
             except ValueError:  # lists of different lengths
                 raise InputError("rows", expected, sanitize(repr(rows))) from None
-            if chosen.dtype == np.bool_ and chosen.shape == (number,):
+            if chosen.dtype == np.bool_ and chosen.shape == (num_rows,):
                 chosen = np.flatnonzero(chosen)
-            elif not chosen.size and chosen.ndim == 1:  # NumPy makes float64 numbers of an empty list
+            elif not chosen.size and chosen.ndim == 1:  # NumPy makes a float64 array of an empty list
                 chosen = chosen.astype(np.int64)
-            is_valid = chosen.ndim == 1 and chosen.dtype.kind in "iu" and len({*chosen.tolist()}) == len(chosen)
-            if not is_valid or not ((chosen >= 0) & (chosen < number)).all():
+            is_valid = chosen.ndim == 1 and chosen.dtype.kind in "iu" and len(set(chosen.tolist())) == len(chosen)
+            if not is_valid or not ((chosen >= 0) & (chosen < num_rows)).all():
                 raise InputError("rows", expected, sanitize(repr(rows)))
-            if several and len(seeds) != len(chosen):
+            if is_list and len(seeds) != len(chosen):
                 raise InputError("seed", f"a seed for each of {len(chosen)} rows, or one number", f"{len(seeds)} seeds")
+            # A network without memory has nothing to forget.
             if not self._remembers or not len(chosen):
                 return
             # A network with memory has a slot for each row.
             genomes = self.acting_genome.take(np.zeros(len(chosen), np.int64))
-            own = seeds if several else [check_whole("seed", seeds[0] + row, 0) for row in chosen.tolist()]
-            self._networks.load(chosen.astype(np.intp), genomes.weights, genomes.mask, np.array(own, np.int64))
+            row_seeds = seeds if is_list else [check_whole("seed", seeds[0] + row, 0) for row in chosen.tolist()]
+            self._networks.load(chosen.astype(np.intp), genomes.weights, genomes.mask, np.array(row_seeds, np.int64))
 
     def _begin(self, rows: int | None, seeds: Sequence[int]) -> None:
         """Begin an episode in each row.
@@ -158,12 +167,12 @@ class Policy:
         rows: The number of rows; None for a single observation.
         seeds: A seed for each row, or the seed of the first row.
         """
-        n = _num_networks(rows)
+        n = _num_rows(rows)
         if len(seeds) < n and seeds[0] + n > 2**63:
             expected = f"at most 2**63 - {n:,} for {n:,} rows, because row i has the seed plus i"
             raise InputError("seed", expected, seeds[0])
-        slots = n if self._remembers else min(n, _SLOTS)
-        # Only another number of slots needs a new batch. Otherwise `load` clears the slots of the present batch.
+        slots = n if self._remembers else min(n, _MOST_SLOTS)
+        # Only another number of slots needs another batch of networks. `load` below clears the slots of a batch.
         if slots != self._slots:
             # A float32 has four bytes.
             needed = 4 * slots * self.experiment.network.slot_size
@@ -173,25 +182,26 @@ class Policy:
             backend = host_backend(self.experiment.config.compute.backend)
             self._networks = self.experiment.network.batch(slots, backend)
             self._observations = np.zeros((slots, self._codec.observation_size), np.float32)
-            self._scaling: ObservationNormalizer | None = None
+            self._normalization: ObservationNormalizer | None = None
             if self.normalizer is not None:
-                self._scaling = ObservationNormalizer(self._observations, backend)
-                self._scaling.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
+                self._normalization = ObservationNormalizer(self._observations, backend)
+                self._normalization.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
             self._slots = slots  # last, so that a call after a MemoryError makes the networks again
-        # Most networks read the weights alone, which are 0 at absent connections, as in every genome of a run.
+        # Set the weights of absent connections to 0, as in every genome of a run: most networks read no mask.
         self.acting_genome = pruned(self.genome.weights, self.genome.mask)
         genomes = self.acting_genome.take(np.zeros(slots, np.int64))
+        # Without a seed for each slot, the only seed is the seed of the first row, and row i has this seed plus i.
         seeds = seeds if len(seeds) == slots else [seeds[0] + row for row in range(slots)]
         self._networks.load(np.arange(slots), genomes.weights, genomes.mask, np.array(seeds, np.int64))
-        self._at_start = True  # whether the episode has had no observation
-        self._last_rows = rows  # of the last observation; None for a single one
+        self._at_start = True  # whether the episode has had no observation yet
+        self._last_rows = rows  # the number of rows of the last observation; None for a single observation
 
     def outputs(self, observation: Any) -> Float32:
         """Advance the network by one step; return its outputs [A] in [-1, 1], from which `decode` makes the action.
 
         observation: An observation of the environment, or a batch of N observations. In a batch, each array has N rows,
         as in Gymnasium's vector environments. Each row then has a network of its own, and the outputs are [N, A]. If
-        `reset` did not set N, the first batch does. Only networks without memory take another N later.
+        `reset` did not set N, the first batch does. Only networks without memory accept another N later.
 
         Raises:
             InputError: The observation has another shape, or a number that is not finite.
@@ -200,6 +210,7 @@ class Policy:
             return self._advance(observation)
 
     def _advance(self, observation: Any) -> Float32:
+        """Return the result of `outputs`. The caller holds the lock."""
         # Another library may have changed the arithmetic of this thread since the last call.
         restore_ieee()
         is_pair = isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict)
@@ -209,7 +220,7 @@ class Policy:
         try:
             rows = _batch_size(self.experiment.spaces.observation, observation, is_batch=self._fixed_rows is not None)
             # Encode and check the whole observation before any network advances, so that an error changes nothing.
-            encoded = np.zeros((_num_networks(rows), self._codec.observation_size), np.float32)
+            encoded = np.zeros((_num_rows(rows), self._codec.observation_size), np.float32)
             if rows is None:
                 self._codec.encode(observation, encoded[0])
             else:
@@ -224,10 +235,11 @@ class Policy:
         outputs = self._step(encoded)
         return outputs[0] if rows is None else outputs
 
-    def _encode_batch(self, observations: Any, rows: Float32) -> None:
+    def _encode_batch(self, observations: Any, encoded: Float32) -> None:
+        """Write the numbers of a batch of observations to the rows of `encoded` [N, O]."""
         space = self.experiment.spaces.observation
         arrays = _map_members(lambda _, array: np.asarray(array), space, observations)
-        for index, row in enumerate(rows):
+        for index, row in enumerate(encoded):
             # The default value binds the index of this round of the loop.
             observation = _map_members(lambda _, array, index=index: array[index], space, arrays)
             self._codec.encode(observation, row)
@@ -237,10 +249,10 @@ class Policy:
         if self._fixed_rows is not None and rows != self._fixed_rows:
             raise ValueError(f"a batch of {rows}; call reset(batch={rows}) first to have {rows} rows")
         if self._remembers and not self._at_start and rows != self._last_rows:
-            given, began = _in_words(rows), _in_words(self._last_rows)
-            raise ValueError(f"{given} in an episode that began with {began}: call reset first")
+            first = _in_words(self._last_rows)
+            raise ValueError(f"{_in_words(rows)} in an episode that began with {first}: call reset first")
         # If `reset` did not set the number of rows, this observation sets it, and may need another number of networks.
-        if _num_networks(rows) != _num_networks(self._last_rows):
+        if _num_rows(rows) != _num_rows(self._last_rows):
             self._begin(rows, self._seeds)
         self._at_start = False
         self._last_rows = rows
@@ -248,13 +260,13 @@ class Policy:
     def _step(self, encoded: Float32) -> Float32:
         """Return the outputs [N, A] of the networks of all rows for observations [N, O]."""
         outputs = []
-        # There may be more rows than slots, see `_SLOTS`. The slots then compute part after part.
+        # There may be more rows than slots, see `_MOST_SLOTS`. The slots then compute one part after another.
         for first in range(0, len(encoded), self._slots):
             part = encoded[first : first + self._slots]
             n = len(part)
             self._observations[:n] = part
-            seen = self._observations[:n] if self._scaling is None else self._scaling.normalize(n)
-            outputs.append(self._networks.step(seen).copy())
+            normalized = self._observations[:n] if self._normalization is None else self._normalization.normalize(n)
+            outputs.append(self._networks.step(normalized).copy())
         return np.concatenate(outputs)
 
     def decode(self, outputs: Float32) -> Any:
@@ -286,11 +298,11 @@ class Policy:
         if not network.num_traces:
             return {}
         traces = np.where(self.acting_genome.mask, self._networks.traces(np.arange(self._slots)), np.float32(0))
-        return self._named(traces, network.blocks)
+        return self._matrices(traces, network.blocks)
 
     @property
     def weights(self) -> dict[str, Float32]:
-        """The weights with which the next step computes, by name, including the effect of traces.
+        """The weights that the next step uses, by name, including the effect of traces.
 
         Each array is [rows, columns], in a batch [N, rows, columns]. It has a row for each node that the layer reads,
         and a column for each neuron of the layer. If a matrix has biases, they are its last row.
@@ -300,21 +312,21 @@ class Policy:
         network = self.experiment.network
         if not hasattr(self._networks, "weights"):
             if getattr(network, "is_static", False):  # its genome is its matrices, end to end
-                return self._named(self.acting_genome.weights, network.blocks)
+                return self._matrices(self.acting_genome.weights, network.blocks)
             expected = "a network with batches that report their weights (`Batch.weights`)"
             raise InputError("network.name", expected, self.experiment.config.network.name)
-        return self._named(self._networks.weights(np.arange(self._slots)), list(_weight_blocks(network)))
+        return self._matrices(self._networks.weights(np.arange(self._slots)), list(_weight_blocks(network)))
 
-    def _named(self, values: Float32, blocks: Sequence[Block]) -> dict[str, Float32]:
-        """Return a matrix for each block, from values [slots, …] of all blocks."""
-        rows = _num_networks(self._last_rows)
-        # The networks of a batch without memory are all equal, so fewer slots than rows may hold them.
+    def _matrices(self, values: Float32, blocks: Sequence[Block]) -> dict[str, Float32]:
+        """Return the matrix of each block by name, from the values [slots, …] of all blocks, end to end."""
+        rows = _num_rows(self._last_rows)
+        # Networks without memory are all equal. So if there are fewer slots than rows, the first slot stands for all.
         values = values if rows == len(values) else np.broadcast_to(values[:1], (rows, values.shape[1]))
-        parts = {}
+        matrices = {}
         for block in blocks:
-            part = values[:, block.start : block.stop].reshape(-1, block.rows, block.columns)
-            parts[block.title] = part[0].copy() if self._last_rows is None else part.copy()
-        return parts
+            matrix = values[:, block.start : block.stop].reshape(-1, block.rows, block.columns)
+            matrices[block.title] = matrix[0].copy() if self._last_rows is None else matrix.copy()
+        return matrices
 
     def export(self, path: str | Path) -> Path:
         """Write the policy for use without this package; return the path.
@@ -344,22 +356,19 @@ class Policy:
 
 
 def _restored(
-    text: str,
-    spaces: str,
-    genome: Genomes,
-    normalizer: Float32 | None,
-    origin: str,
-    seed: int | Sequence[int],
-    rows: int | None,
+    text: str, spaces: str, genome: Genomes, normalizer: Float32 | None, origin: str, seed: Any, rows: int | None
 ) -> Policy:
-    """Return a policy at the start of an episode. text: the experiment as TOML. spaces: the spaces as JSON."""
+    """Return a policy at the start of an episode.
+
+    text: The experiment as TOML. spaces: The spaces as JSON. seed, rows: As `seed` and `batch` of `reset`.
+    """
     experiment = prepare_policy(load_config(text), Spaces.from_json(json.loads(spaces)))
     policy = Policy(experiment, genome, normalizer, origin)
     policy.reset(seed, rows)
     return policy
 
 
-def _num_networks(rows: int | None) -> int:
+def _num_rows(rows: int | None) -> int:
     """Return the number of rows of a batch; 1 for a single observation."""
     return 1 if rows is None else rows
 
@@ -381,19 +390,18 @@ def _batch_size(space: Space, observations: Any, is_batch: bool) -> int | None:
     if not is_batch:
         try:
             check_observation(space, observations)
+            return None
         except (ValueError, TypeError) as error:
             refusal = ValueError(error)  # raised below if the observations are not a batch, either
-        else:
-            return None
     sizes = set()  # the lengths of the first axes; None for an array of another shape
 
-    def add(member: Space, array: Any) -> None:
+    def add_size(member: Space, array: Any) -> None:
         shape = np.shape(array)
         fits = len(shape) == len(member.shape) + 1 and shape[1:] == tuple(member.shape) and shape[0] > 0
         sizes.add(shape[0] if fits else None)
 
     # In a batch, all arrays have the same number of rows.
-    _map_members(add, space, observations)
+    _map_members(add_size, space, observations)
     if len(sizes) != 1 or None in sizes:
         raise refusal
     return sizes.pop()
@@ -424,7 +432,8 @@ def _check_finite(encoded: Float32) -> None:
 def _weight_blocks(network: Network) -> Iterator[Block]:
     """Yield the blocks of the weights that batches report.
 
-    In a genome a learning rule has several blocks of coefficients. A batch reports one block of weights for each rule.
+    They are the blocks of the genome, or the weights that learn. For such weights a genome has several blocks of
+    coefficients, and a batch reports one matrix of the shape `Block.span`.
     """
     start = 0
     for block, *_ in Paths(network).matrices:

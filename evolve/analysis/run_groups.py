@@ -1,4 +1,8 @@
-"""Groups of runs that differ only in their seeds, with labels that tell the groups apart."""
+"""Groups of runs that differ only in their seeds, with labels that distinguish the groups.
+
+`read_groups` and `begun_groups` make the groups. `deduplicate_seeds` and `by_machine` change them for a comparison or a
+figure. The other functions describe groups in words, for labels, titles and notes.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +21,8 @@ from evolve.training import config_of
 
 _LONGEST_LABEL = 240  # characters
 _LONGEST_NOTE = 1000  # characters
-_MOST_SETTINGS = 3  # in a label; the name of the directory replaces more settings
-_MOST_SEEDS = 8  # listed one by one; more seeds are counted
+_MOST_SETTINGS = 3  # in a label; if there are more, it has the name of the directory instead
+_MOST_SEEDS = 8  # in a list of seeds; of more seeds only the number is given
 _EVALUATION = {"evaluation_max_episode_steps", "evaluation_randomize"}  # settings of held-out episodes alone
 _MACHINE = ("cpu", "host", "ranks", "threads")  # entries of a manifest
 # Settings that end a run. Runs that differ only in these settings are of one experiment.
@@ -45,9 +49,10 @@ class RunGroup:
 
 
 def mask_unit(config: Config) -> str:
-    """Return the unit of the entries of a mask: "connections", or "coefficients" of learning rules."""
+    """Return the unit of the entries of a network's mask: "connections", or "coefficients" of learning rules."""
     try:
-        span = networks.make(config.network, 1, 1).blocks[0].span  # the unit is the same for all sizes
+        # The unit does not depend on the sizes of observations and actions, so make the smallest network.
+        span = networks.make(config.network, 1, 1).blocks[0].span
     except FAILURES:  # a network of another package, which is not installed or cannot have these sizes
         return "connections"
     return "coefficients" if span else "connections"
@@ -76,12 +81,15 @@ def begun_groups(runs: Sequence[StoredRun]) -> list[RunGroup]:
 
 
 def group_runs(configs: Mapping[StoredRun, Config]) -> list[RunGroup]:
-    """Group runs by their configurations, including the settings of held-out episodes."""
+    """Return groups of the runs with equal configurations, including the settings of held-out episodes.
+
+    configs: The configuration of each run.
+    """
     groups: list[tuple[Config, list[StoredRun]]] = []
-    for run, own_config in configs.items():
-        config = _without_seed(own_config, run.header.seed)
-        for known, members in reversed(groups):  # the seeds of one experiment usually follow one another
-            if not differences(known, config) and known.evaluates_like(config):
+    for run, run_config in configs.items():
+        config = _without_seed(run_config, run.header.seed)
+        for group_config, members in reversed(groups):  # the seeds of one experiment usually follow one another
+            if not differences(group_config, config) and group_config.evaluates_like(config):
                 members.append(run)
                 break
         else:
@@ -91,61 +99,66 @@ def group_runs(configs: Mapping[StoredRun, Config]) -> list[RunGroup]:
     if any(len(settings) > _MOST_SETTINGS for _, settings in distinctions):
         # Names of directories replace the settings if each group has a directory of its own.
         directories = [{run.path.resolve().parent.name for run in members} for _, members in groups]
-        if all(len(own) == 1 for own in directories) and len(set.union(*directories)) == len(groups):
+        if all(len(names) == 1 for names in directories) and len(set.union(*directories)) == len(groups):
             distinctions = [(names, [*own]) for (names, _), own in zip(distinctions, directories, strict=True)]
     labelled = []
     for (names, settings), (config, members) in zip(distinctions, groups, strict=True):
-        # If a seed ran with several limits (a sweep), each part of the group has its own limits.
+        # If a seed ran with several limits (a sweep), divide the group by the limits.
         limits = [flatten(configs[run].model_dump(mode="json", include=_LIMITS)) for run in members]
-        words = [{key: f"{key} {value}" for key, value in values.items() if value is not None} for values in limits]
-        for differing, part in _divide(members, words):
-            label = ", ".join(names + settings + differing) or f"{config.env.id}, {config.network.name}"
-            own_config = _without_seed(configs[part[0]], part[0].header.seed)
-            labelled.append(RunGroup(sanitize(label, _LONGEST_LABEL), own_config, part))
+        texts = [{key: f"{key} {value}" for key, value in values.items() if value is not None} for values in limits]
+        for distinctive, part in _divide(members, texts):
+            label = ", ".join(names + settings + distinctive) or f"{config.env.id}, {config.network.name}"
+            part_config = _without_seed(configs[part[0]], part[0].header.seed)
+            labelled.append(RunGroup(sanitize(label, _LONGEST_LABEL), part_config, part))
     return labelled
 
 
 def _divide(
-    runs: Sequence[StoredRun], words: Sequence[dict[str, str]]
+    runs: Sequence[StoredRun], texts: Sequence[dict[str, str]]
 ) -> list[tuple[list[str], tuple[StoredRun, ...]]]:
-    """Divide runs into parts with the same words. If no seed is then in several parts, return all runs as one part.
+    """Divide runs into parts with equal texts. If no seed is in several of these parts, return all runs as one part.
 
-    words: For each run, a text for each key. The texts in which runs differ are returned with each part.
+    Return each part with the texts that distinguish it from other parts.
+
+    texts: For each run, texts by key. A key may be missing.
     """
-    every = dict.fromkeys(key for each in words for key in each)
-    keys = [key for key in every if len({each.get(key) for each in words}) > 1]
+    keys = dict.fromkeys(key for texts_of_run in texts for key in texts_of_run)  # in their order, each once
+    distinctive = [key for key in keys if len({texts_of_run.get(key) for texts_of_run in texts}) > 1]
     parts: dict[tuple[str, ...], list[StoredRun]] = {}
-    for run, each in zip(runs, words, strict=True):
-        parts.setdefault(tuple(each[key] for key in keys if key in each), []).append(run)
+    for run, texts_of_run in zip(runs, texts, strict=True):
+        parts.setdefault(tuple(texts_of_run[key] for key in distinctive if key in texts_of_run), []).append(run)
     seeds = [{run.header.seed for run in part} for part in parts.values()]
+    # If no seed is in several parts, the union of the seeds is as large as the parts together.
     if sum(map(len, seeds)) == len(set.union(*seeds)):
         return [([], tuple(runs))]
-    return [([*different], tuple(part)) for different, part in parts.items()]
+    return [([*texts_of_part], tuple(part)) for texts_of_part, part in parts.items()]
 
 
 def by_machine(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """Divide each group by machine, ranks and threads, if a seed ran on more than one: for a picture of the speed."""
-    found = []
+    """Divide a group by machine, number of ranks and number of threads if any of its seeds ran with several of them.
+
+    Figures of the speed need such groups.
+    """
+    divided = []
     for group in groups:
-        manifests = [run.header.manifest for run in group.runs]
-        # Any program may have written a manifest.
-        facts = [{key: statistics.words(manifest.get(key)) for key in _MACHINE} for manifest in manifests]
-        # If the processors differ, they stand for the machines, and the host names are left out.
-        if len({fact["cpu"] for fact in facts}) > 1:
-            facts = [fact | {"host": ""} for fact in facts]
-        words = [
-            {key: text if key in ("cpu", "host") else f"{key} {text}" for key, text in fact.items()} for fact in facts
-        ]
-        for different, runs in _divide(group.runs, words):
-            label = ", ".join([group.label, *different])
-            found.append(replace(group, label=sanitize(label, _LONGEST_LABEL), runs=runs))
-    return found
+        machines = []
+        for run in group.runs:
+            # Any program may have written the manifest, so an entry may be missing or of any type.
+            entries = {key: statistics.words(run.header.manifest.get(key)) for key in _MACHINE}
+            machines.append(entries | {key: f"{key} {entries[key]}" for key in ("ranks", "threads")})
+        # If the processors differ, their names distinguish the machines, so leave out the names of the hosts.
+        if len({machine["cpu"] for machine in machines}) > 1:
+            machines = [machine | {"host": ""} for machine in machines]
+        for distinctive, runs in _divide(group.runs, machines):
+            label = ", ".join([group.label, *distinctive])
+            divided.append(replace(group, label=sanitize(label, _LONGEST_LABEL), runs=runs))
+    return divided
 
 
 def _without_seed(config: Config, seed: int) -> Config:
     """Return a configuration that is the same for the runs of all seeds.
 
-    If each seed began with its own file of a directory, `start_from` then names the directory instead of the file.
+    It differs only if each seed began with its own file of a directory. `start_from` then names the directory instead.
     """
     start = config.start_from
     if start is None or start.file is None:
@@ -162,26 +175,26 @@ def _without_seed(config: Config, seed: int) -> Config:
 def _distinctions(configs: Sequence[Config]) -> list[tuple[list[str], list[str]]]:
     """Return for each configuration the names and the settings, in words, that distinguish it from the others.
 
-    Names of environments, networks and strategies are left out if all configurations share them. The settings are those
-    in which configurations with the same three names differ.
+    The names are the names of environment, network and strategy, without a name that all configurations share. The
+    settings are the ones in which configurations with the same three names differ.
     """
     names_differ = [len(set(column)) > 1 for column in zip(*map(_names, configs), strict=True)]
-    short_names: dict[tuple[str, str, str], dict[str, str]] = {}
-    found = []
+    short_names: dict[tuple[str, str, str], dict[str, str]] = {}  # by the three names: short names of settings
+    distinctions = []
     for config in configs:
         names = _names(config)
         alike = [other for other in configs if _names(other) == names]
         if names not in short_names:
-            # All settings in which any configuration with these names differs from the first one.
+            # The settings in which any configuration with these names differs from the first such configuration.
             keys = {key for other in alike for key, _, _ in group_differences(alike[0], other)}
             short_names[names] = _short_names(sorted(keys))
-        # `differences` compares a start as a whole, under the key `start_from`, so a start has one text.
+        # `group_differences` has one key for a whole start, `start_from`. So a start needs one text.
         values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
         values["start_from"] = _start_in_words(config.start_from, [other.start_from for other in alike])
         own_names = [name for name, differs in zip(names, names_differ, strict=True) if differs]
         settings = [f"{name} {values[key]}" for key, name in short_names[names].items() if values.get(key) is not None]
-        found.append((own_names, settings))
-    return found
+        distinctions.append((own_names, settings))
+    return distinctions
 
 
 def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOptions | None]) -> str:
@@ -204,8 +217,8 @@ def _start_in_words(start: StartFromOptions | None, starts: Iterable[StartFromOp
 
 def group_differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
     """Return each differing setting as (key, our value, their value), including the settings of held-out episodes."""
-    found = differences(ours, theirs)
-    if not ours.evaluates_like(theirs):  # `differences` leaves out these settings
+    found = differences(ours, theirs)  # leaves out the settings of held-out episodes
+    if not ours.evaluates_like(theirs):
         a = flatten(ours.model_dump(mode="json", include=_EVALUATION))
         b = flatten(theirs.model_dump(mode="json", include=_EVALUATION))
         found += [(key, a.get(key), b.get(key)) for key in sorted(a | b) if a.get(key) != b.get(key)]
@@ -218,7 +231,7 @@ def _short_names(keys: Sequence[str]) -> dict[str, str]:
     for key in keys:
         parts = key.split(".")
         others = [other.split(".") for other in keys if other != key]
-        n = 1
+        n = 1  # the number of parts of the ending
         while n < len(parts) and any(other[-n:] == parts[-n:] for other in others):
             n += 1
         names[key] = ".".join(parts[-n:])
@@ -277,12 +290,12 @@ def constant_connections(group: RunGroup) -> int | None:
 
 
 def connections_vary(groups: Sequence[RunGroup]) -> bool:
-    """Return whether the number of connections differs within any group. If so, curves have a panel for it."""
+    """Return whether the number of connections differs within any group. If so, figures of curves show it."""
     return any(constant_connections(group) is None for group in groups)
 
 
 def selects_by_return(group: RunGroup) -> bool:
-    """Return whether the fitness of a group has the scale of returns: no function of the user, and no costs."""
+    """Return whether the fitness of a group has the scale of returns, without a user's function and without costs."""
     return not (names_function(group.config.fitness) or group.config.connection_cost > 0)
 
 
@@ -293,32 +306,31 @@ def costs_connections(groups: Sequence[RunGroup]) -> bool:
 
 def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[str]]:
     """Return groups with only the longest run of each seed, and a note about omitted runs."""
-    kept_groups = []
+    deduplicated = []
     left_out = []
     for group in groups:
-        # The longest run of a seed comes first and is kept.
-        kept: dict[int, StoredRun] = {}
+        longest_of: dict[int, StoredRun] = {}  # by seed
         for run in sorted(group.runs, key=_extent, reverse=True):
-            longest = kept.setdefault(run.header.seed, run)
+            longest = longest_of.setdefault(run.header.seed, run)  # the first run of a seed is the longest one
             if longest is not run:
                 left_out.append(_why_left_out(run, longest))
-        # The kept runs have the order of the group again, not the order of their lengths.
+        # Restore the order of the group.
         seeds = dict.fromkeys(run.header.seed for run in group.runs)
-        kept_groups.append(replace(group, runs=tuple(kept[seed] for seed in seeds)))
-    notes = [f"a seed counts once, so these are left out: {'; '.join(left_out)}"] if left_out else []
-    return kept_groups, [sanitize(note, _LONGEST_NOTE) for note in notes]
+        deduplicated.append(replace(group, runs=tuple(longest_of[seed] for seed in seeds)))
+    note = f"a seed counts once, so these are left out: {'; '.join(left_out)}"
+    return deduplicated, [sanitize(note, _LONGEST_NOTE)] if left_out else []
 
 
 def _extent(run: StoredRun) -> tuple[int, bool, int]:
-    """Return a sort key: generations, whether the run is complete, and held-out episodes."""
+    """Return a sort key: the number of generations, whether the run is complete, the number of held-out episodes."""
     episodes = 0 if run.held_out is None else len(run.held_out.returns)
     return run.num_generations, run.complete, episodes
 
 
 def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
     """Return the path of a run, and its relation to the kept run of the same seed."""
-    # Digests are chained: if the digests of a generation are equal, so are all generations before it. The kept run is
-    # never the shorter one.
+    # A digest covers all generations so far. So if the last digest of the run, which is not the longer one, is equal in
+    # the kept run, all generations of the run are equal.
     if kept.records[run.num_generations - 1].digest != run.records[-1].digest:
         return f"{run.path} (another run than {kept.path}: evolve.verify finds the first difference)"
     if run.num_generations < kept.num_generations:
@@ -327,7 +339,7 @@ def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
 
 
 def uneven_lengths(groups: Sequence[RunGroup]) -> str:
-    """Return a line about groups whose seeds have different numbers of generations; empty if there are none."""
+    """Return a line about groups with seeds of different numbers of generations; empty if there are none."""
     uneven = []
     for group in groups:
         lengths = [run.num_generations for run in group.runs]
@@ -341,16 +353,17 @@ def failed_candidates(groups: Sequence[RunGroup]) -> str:
     """Return a line about candidates that failed in training, which curves leave out; empty if there are none."""
     failed = played = 0
     for group in groups:
-        for fitness in (fitness for run in group.runs for fitness in fitness_of_played(run, group.config)):
-            failed += int(np.isnan(fitness).sum())
-            played += len(fitness)
+        for run in group.runs:
+            for fitness in fitness_of_played(run, group.config):
+                failed += int(np.isnan(fitness).sum())
+                played += len(fitness)
     return f"{failed:,} of {pluralize(played, 'candidate')} failed (not in the curves)" if failed else ""
 
 
 def fitness_of_played(run: StoredRun, config: Config) -> list[Float64]:
-    """Return the fitness of the candidates that played in each generation.
+    """Return for each generation the fitness [n] of the candidates that played.
 
-    These are all candidates, except in a growing population, in which the last candidates may not play.
+    All candidates play, except in a growing population: the last candidates may not play yet.
     """
     if config.least_population is None:
         return [record.fitness for record in run.records]

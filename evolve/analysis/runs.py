@@ -1,4 +1,9 @@
-"""Objects of the files that evolve writes: `Run` for a run file, `ChampionFile` for a small file with one champion."""
+"""Objects of the Python interface for the files that evolve writes.
+
+A `Run` is the content of a run file, a `ChampionFile` the content of a small file with one champion. Their methods
+check the arguments of a script. Other packages do the work: `training` evaluates, `verification` compares, and
+`exhibits` draws. Methods that play episodes use all ranks of the script, or start ranks (`script_runs`).
+"""
 
 import json
 import os
@@ -49,10 +54,10 @@ from evolve.verification.verdict import html_table
 _CSV = ".csv"
 
 
-def _changes(env: Any) -> Mapping[str, Any]:
+def _env_settings(env: Any) -> Mapping[str, Any]:
     """Return the argument `env` of a method as a table of settings. Raises InputError for a wrong value."""
-    given: str | Mapping[str, Any] = plain_setting("env", {} if env is None else env)
-    return {"id": given} if isinstance(given, str) else given
+    setting: str | Mapping[str, Any] = plain_setting("env", {} if env is None else env)
+    return {"id": setting} if isinstance(setting, str) else setting
 
 
 class _EvolvedFile:
@@ -67,9 +72,9 @@ class _EvolvedFile:
             cure = f"Read a file with evolve.load({stored!r})."
             raise TypeError(f"{type(self).__name__}: expected the contents of a file, got {stored!r}. {cure}")
         self._stored = stored
-        self._absolute = stored.path
+        self._absolute_path = stored.path
         with suppress(FileNotFoundError):  # the current directory was removed
-            self._absolute = stored.path.absolute()  # the caller may change the directory later
+            self._absolute_path = stored.path.absolute()  # the script may change the directory later
 
     @property
     def path(self) -> Path:
@@ -144,7 +149,7 @@ class _EvolvedFile:
             network: Settings of the network to change. {"plasticity": 0.0} removes learning from a hebbian-dag. The
                 connections must stay the same.
             engine: Another environment engine: "gymnasium", "envpool" or "exact".
-            env: Another environment. Give an id, a class, or a table of changed settings such as
+            env: Another environment: an id, a class, or a table of changed settings such as
                 {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
             generation: Evaluate the best candidate of this generation; by default the final champion.
             threads: The number of threads, as `compute.threads`.
@@ -157,18 +162,19 @@ class _EvolvedFile:
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
-        changes = {"env": _changes(env), "network": plain_setting("network", network), "engine": engine}
-        which = GenomeChoice(generation, connections, member, cell)
-        check_which(self._stored, which)
-        arguments = {"episodes": episodes, **vars(which)}
+        changes = {"env": _env_settings(env), "network": plain_setting("network", network), "engine": engine}
+        choice = GenomeChoice(generation, connections, member, cell)
+        check_which(self._stored, choice)
+        arguments = {"episodes": episodes, **vars(choice)}
         answer = self._play("_evaluate", changes | {"threads": threads}, arguments, workers)
         return Evaluation(**unpack(answer))
 
     def _evaluate(
-        self, _ranks: Collective, coordinator: Coordinator, experiment: Experiment, episodes: int, **which: Any
+        self, _ranks: Collective, coordinator: Coordinator, experiment: Experiment, episodes: int, **choice: Any
     ) -> bytes:
-        found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, GenomeChoice(**which))
-        return pack(returns=found.returns, seeds=found.seeds, metrics=found.metrics, lengths=found.lengths)
+        """Return the fields of an `Evaluation` as bytes. choice: the attributes of a `GenomeChoice`."""
+        results = training.evaluate_champion(self._stored, experiment, coordinator, episodes, GenomeChoice(**choice))
+        return pack(returns=results.returns, seeds=results.seeds, metrics=results.metrics, lengths=results.lengths)
 
     def verify(
         self,
@@ -177,7 +183,7 @@ class _EvolvedFile:
         full: bool = False,
         workers: int | str | None = None,
     ) -> Verdict:
-        """Evaluate the champions again on this machine; return whether all results are equal, to the bit.
+        """Evaluate the champions again on this machine. Return a verdict: whether all results are equal, to the bit.
 
         The champions of a run are the best candidates of all generations. A champion file has only the final champion.
         Raises InputError if the engine cannot play the environment.
@@ -192,8 +198,9 @@ class _EvolvedFile:
         return Verdict.from_json(json.loads(answer))
 
     def _verify(self, ranks: Collective, coordinator: Coordinator, experiment: Experiment, full: bool) -> bytes:
+        """Return the verdict as JSON."""
         repetition = verification.repetition(self._stored, experiment, coordinator, ranks.transport)
-        verdict = repetition.rerun(lambda _: None) if full else repetition.reevaluate()
+        verdict = repetition.rerun(on_generation=lambda _: None) if full else repetition.reevaluate()
         return json.dumps(verdict.to_json()).encode()
 
     def _play(
@@ -204,23 +211,24 @@ class _EvolvedFile:
         Args:
             method: The name of the method. It gets the ranks, the coordinator, the experiment and `arguments`.
             changes: The changes of the experiment, see `_reloaded`.
-            arguments: Further arguments. If there are `episodes`, their number limits the number of workers.
+            arguments: Further arguments of the method. "episodes", if present, limits the number of workers.
             workers: The argument `workers` of the script.
         """
         if workers is not None:
-            check_not_importing()  # otherwise the ranks would import the script, which would start ranks again
+            # The ranks import the script if it holds the environment. Such an import must not start ranks again.
+            check_not_importing()
         experiment = self._reloaded(**changes)
         if workers is not None:
             work = Work(arguments.get("episodes"), threads=num_threads(experiment.config))
             # The ranks read the file again. They compare its digest, and refuse a file that has changed.
-            request = {"path": self._absolute, "digest": self._stored.digest, "method": method}
-            request = plain(request | {"changes": changes, "arguments": arguments})
+            file = {"path": self._absolute_path, "digest": self._stored.digest}
+            request = plain({**file, "method": method, "changes": changes, "arguments": arguments})
             answer = call_elsewhere(workers, work, f"{__name__}:play_for_script", request)
             # Without an answer, no ranks were needed, and this process plays.
             if answer is not None:
                 return answer
-        ranks, function = script_ranks(), getattr(self, method)
-        return ranks.call(lambda coordinator: function(ranks, coordinator, experiment, **arguments))
+        ranks = script_ranks()
+        return ranks.call(lambda coordinator: getattr(self, method)(ranks, coordinator, experiment, **arguments))
 
     def verify_published(self) -> Verdict:
         """Compare the digest with the published digest of this experiment and seed. No episode is played.
@@ -243,8 +251,8 @@ class _EvolvedFile:
         generation, connections, cell, member: Another genome to draw, as in `evaluate`.
         traces: Whether to draw mean Hebbian traces instead of weights.
         """
-        which = GenomeChoice(generation, connections, member, cell)
-        return exhibits.plot_network(self._stored, script_ranks(), which, traces)
+        choice = GenomeChoice(generation, connections, member, cell)
+        return exhibits.plot_network(self._stored, script_ranks(), choice, traces)
 
     def film(
         self,
@@ -260,34 +268,34 @@ class _EvolvedFile:
         """Return a film of the final champion, for display in a notebook; `save` writes it as MP4 or GIF.
 
         Args:
-            generation: Film the best candidate of this generation. A list films several generations, one after another.
+            generation: Film the best candidate of this generation, or of each generation of a list, one after another.
             episode: The number of the episode. By default the champion plays its held-out episode of median return (in
                 the environment of the run), and other genomes play episode 0.
             seconds: The longest duration of an episode in the film. A longer episode is shown at a higher speed.
             env: Another environment, as in `evaluate`.
             connections: Film a member of the front, as in `evaluate`. It plays a held-out episode.
-            cell: Film an elite of the archive, as in `evaluate`. It plays an episode of the evaluation that placed it
-                there.
+            cell: Film an elite of the archive, as in `evaluate`. It plays an episode by which it took the cell.
             network: Settings of the network, as in `evaluate`.
             member: Film this genome of the front, as in `evaluate`. It plays a held-out episode.
 
         Raises InputError if the environment cannot be drawn here, or a library is missing.
         """
-        changes = {"env": _changes(env), "network": plain_setting("network", network or {})}
+        changes = {"env": _env_settings(env), "network": plain_setting("network", network or {})}
         experiment = self._reloaded(**changes)
-        numbers = plain(generation)  # turns an array into a list
-        if isinstance(numbers, str) or not isinstance(numbers, Sequence):  # a text is refused later
-            numbers = [numbers]
-        genomes = [GenomeChoice(number, connections, member, cell) for number in numbers]
-        # Only rank 0 calls `work`, and keeps its film. The other ranks restore the film from the bytes.
-        made: list[exhibits.Film] = []
+        generations = plain(generation)  # turns an array into a list
+        # A single value becomes a list, too. If it is a text, `film` refuses it.
+        if isinstance(generations, str) or not isinstance(generations, Sequence):
+            generations = [generations]
+        choices = [GenomeChoice(number, connections, member, cell) for number in generations]
+        # Only rank 0 calls `work`. It keeps the film, which can also be saved as GIF. The other ranks get the bytes.
+        films: list[exhibits.Film] = []
 
         def work(_: Coordinator) -> bytes:
-            made.append(exhibits.film(self._stored, experiment, genomes, episode, seconds, assignments(changes)))
-            return made[0].to_bytes()
+            films.append(exhibits.film(self._stored, experiment, choices, episode, seconds, assignments(changes)))
+            return films[0].to_bytes()
 
-        answer = script_ranks().call(work)
-        return made[0] if made else exhibits.Film.from_bytes(answer)
+        content = script_ranks().call(work)
+        return films[0] if films else exhibits.Film.from_bytes(content)
 
     def _repr_html_(self) -> str:
         return html_table(*self._summary())
@@ -299,8 +307,8 @@ class _EvolvedFile:
         held_out, stored = self.held_out, self._stored
         mean = ""
         if held_out is not None and len(statistics.finite(held_out.returns)):
-            spread = f", 95 % interval {between(held_out.interval)}" if held_out.interval else ""
-            mean = f"mean {number(held_out.mean)} over {pluralize(len(held_out.returns), 'episode')}{spread}"
+            interval = f", 95 % interval {between(held_out.interval)}" if held_out.interval else ""
+            mean = f"mean {number(held_out.mean)} over {pluralize(len(held_out.returns), 'episode')}{interval}"
         work = f"{stored.steps:,} steps in {duration(stored.seconds)}"
         digest = stored.digest if stored.num_generations else ""
         return heading, {"held-out return": mean, "work": work, "digest": digest, "file": str(self.path)}
@@ -308,18 +316,18 @@ class _EvolvedFile:
     def champion(self, *, network: Mapping[str, Any] | None = None) -> Policy:
         """Return the final champion as a policy, which needs no environment.
 
-        Raises InputError without a champion. A file of an early version does not hold the spaces of observations and
-        actions, so its environment must be installed.
+        Raises InputError if there is no champion. A file of an early version does not hold the spaces of observations
+        and actions, so its environment must be installed.
 
         network: Settings of the network to change, as for `evaluate`: {"plasticity": 0.0} removes learning.
         """
         return self._policy(GenomeChoice(), network)
 
-    def _policy(self, which: GenomeChoice, network: Mapping[str, Any] | None = None) -> Policy:
+    def _policy(self, choice: GenomeChoice, network: Mapping[str, Any] | None = None) -> Policy:
         self._check_champion()
         experiment = training.reload_policy(self._stored)
-        genome, normalizer = training.chosen_genome(experiment, self._stored, which)
-        origin = f"the {which.title or 'champion'} of seed {self.seed}, digest {self._stored.digest}"
+        genome, normalizer = training.chosen_genome(experiment, self._stored, choice)
+        origin = f"the {choice.title or 'champion'} of seed {self.seed}, digest {self._stored.digest}"
         if network:
             experiment = training.with_network(experiment, plain_setting("network", network), for_policy=True)
             origin += f", with {assignments({'network': network})}"
@@ -339,8 +347,7 @@ class _EvolvedFile:
             # A path may have bytes that are not UTF-8, so the path travels as bytes.
             return bytes(self._export(check_path("path", path)))
 
-        written = script_ranks().call(work)
-        return Path(os.fsdecode(written))
+        return Path(os.fsdecode(script_ranks().call(work)))
 
     def _export(self, path: Path) -> Path:
         if path.suffix in FORMATS.values():
@@ -356,7 +363,7 @@ class _EvolvedFile:
         return training.reload(self._stored, threads=threads, **changes)
 
     def _check_champion(self) -> None:
-        """Raise InputError if a run has no champion yet, see `Run`. A champion file always has one."""
+        """Raise InputError if there is no champion yet. A champion file always has one, so only `Run` checks."""
 
 
 class ChampionFile(_EvolvedFile):
@@ -385,7 +392,7 @@ class Run(_EvolvedFile):
         return [Generation(number, record) for number, record in enumerate(self._stored.records)]
 
     def verify_against(self, other: "Run | str | Path") -> Verdict:
-        """Return whether another run has the same bits, and if not, the first difference.
+        """Return a verdict: whether another run has the same bits, and if not, the first difference.
 
         Only an episode that differs is played again. Raises RunError if neither run has a complete generation.
 
@@ -428,9 +435,9 @@ class Run(_EvolvedFile):
         if not self._stored.has_population:
             cure = "Begin a new run with ", Setting("output.genomes", "all"), "."
             raise InputError(str(self.path), "a run that stores all genomes", "a run that stores only champions", *cure)
-        genomes, record = population(self.path, generation), self._stored.records[generation]
+        genomes = population(self.path, generation)
         # The fingerprints in memory show whether the file still has the same run.
-        if not np.array_equal(genomes.fingerprints(), record.genome_fingerprints):
+        if not np.array_equal(genomes.fingerprints(), self._stored.records[generation].genome_fingerprints):
             raise _changed_file(str(self.path), self.path)
         return genomes
 
@@ -468,14 +475,14 @@ class Run(_EvolvedFile):
         """Return the environment of an episode as an object of Gymnasium, for a loop or a recorder of your own.
 
         It has the wrappers, the step limit and the arguments of the episode, see `environment_kwargs`. Reset it with
-        the seed of the episode. If the run has the engine "exact", this is Gymnasium's environment of the same name. It
-        plays equal episodes only for tasks with rigid bodies: walkers and landers.
+        the seed of the episode, see `environment_seed`. If the run has the engine "exact", this is Gymnasium's
+        environment of the same name, which plays equal episodes only for tasks with rigid bodies: walkers and landers.
 
         Raises InputError if Gymnasium cannot make the environment, or for the engine "envpool".
         """
         options = self._options_of(generation, episode)
-        shown = {} if render_mode is None else {"render_mode": render_mode}
-        return environments.gymnasium_environment(options.model_copy(update={"kwargs": options.kwargs | shown}))
+        rendering = {} if render_mode is None else {"render_mode": render_mode}
+        return environments.gymnasium_environment(options.model_copy(update={"kwargs": options.kwargs | rendering}))
 
     def _options_of(self, generation: int | None, episode: int) -> EnvOptions:
         """Return the options of an episode's environment; `kwargs` includes the values that `env.randomize` draws."""
@@ -484,14 +491,18 @@ class Run(_EvolvedFile):
         chosen, seed = self._episode(generation, episode)
         return environments.with_drawn_arguments(playing.environment_of(self.experiment, chosen), seed)
 
-    def _episode(self, generation: int | None, number: int) -> tuple[Episode, int]:
-        """Return an episode of a generation's best candidate, or a held-out episode, and its environment seed."""
+    def _episode(self, generation: int | None, index: int) -> tuple[Episode, int]:
+        """Return an episode and its environment seed.
+
+        The best candidate of the generation plays the episode. Without a generation, it is a held-out episode of the
+        final champion.
+        """
         purpose = Purpose.EPISODE
         if generation is None:
             purpose = Purpose.HELD_OUT
             self._check_champion()
-        number = check_whole("episode", number, 0)
-        chosen = verification.choose_episode(self._stored, self.experiment, generation, None, number, purpose)
+        index = check_whole("episode", index, 0)
+        chosen = verification.choose_episode(self._stored, self.experiment, generation, episode=index, purpose=purpose)
         return chosen, playing.environment_seed(self._stored, self.experiment, chosen)
 
     def _export(self, path: Path) -> Path:
@@ -525,7 +536,7 @@ class Run(_EvolvedFile):
 
         Raises InputError if a library is missing.
 
-        quick: Whether to play no episodes.
+        quick: Whether to leave out the parts for which episodes must be played.
         """
         return exhibits.report([self._stored], script_ranks(), quick)
 
@@ -536,11 +547,11 @@ class Run(_EvolvedFile):
         statistic of all candidates: `mean`, `std` (n - 1), `median`, or the quartiles `q25` and `q75`.
 
         Columns `validation_…` describe the champion's returns on the validation episodes (`early_stop.mean_return`).
-        Columns `held_out_…` describe its returns on the held-out episodes, in the last row. Rows without such episodes
-        have NaN. For a metric NAME of `env.metrics`, `best_metric_NAME` is the mean over the best candidate's episodes,
-        `mean_metric_NAME` the mean over all candidates, and `held_out_metric_NAME` the mean over the held-out episodes.
-        `archive_coverage` is the share of the cells of an archive that have an elite, and `archive_qd_score` the sum of
-        the fitness of the elites. Statistics ignore values that are not finite.
+        Columns `held_out_…` describe the final champion's returns on the held-out episodes, in the last row. Rows
+        without such episodes have NaN. For a metric NAME of `env.metrics`, `best_metric_NAME` is the mean over the best
+        candidate's episodes, `mean_metric_NAME` the mean over all candidates, and `held_out_metric_NAME` the mean over
+        the held-out episodes. `archive_coverage` is the share of the cells of an archive that have an elite, and
+        `archive_qd_score` the sum of the fitness of the elites. Statistics ignore values that are not finite.
         """
         return table(self._stored)
 
@@ -575,7 +586,7 @@ def _changed_file(argument: str, path: str | Path) -> InputError:
 
 
 def _play_for_script(ranks: Collective, _link: Link, request: Mapping[str, Any], coordinator: Coordinator) -> bytes:
-    """Load the file that a script has loaded, and return the answer of a method; see `_EvolvedFile._play`."""
+    """Do the request of `_EvolvedFile._play`: load the file again, call the method, and return its answer."""
     file = wrap_stored(read_any(Path(request["path"])))
     if file.digest != request["digest"]:
         raise _changed_file("workers", request["path"])

@@ -1,7 +1,7 @@
 """Statistics of returns and scores: means, intervals of means, and tests between samples.
 
-A failed episode or candidate has the value NaN. Means, quantiles and intervals ignore all values that are not finite.
-The module also formats values for tables, messages and pages.
+A sample is an array of float64 numbers. A failed episode or candidate has the value NaN. Means, quantiles and intervals
+ignore all values that are not finite. The module also formats values for tables, messages and pages.
 
 Only this module imports SciPy (extra `stats`), and only for the rank test.
 """
@@ -21,15 +21,16 @@ from evolve.shapes import Float64
 Interval = tuple[float, float]
 """The lower and the upper end."""
 
-_MOST_PERMUTATIONS = 10_000  # up to this number of permutations, the rank test is exact
+_MOST_PERMUTATIONS = 10_000  # the rank test is exact up to this number of permutations
 _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 # The 97.5 % quantiles of Student's t with 1 to 9 degrees of freedom.
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
 _LONGEST_TEXT = 2000  # characters
 _MOST_LISTED = 8  # names
+# How `number` shows a number:
 _LARGEST_DECIMAL = 1e15  # larger numbers have four significant digits instead of two decimals
-_ROUNDING_ERROR = 1e-14  # smaller numbers are shown as 0
 _SMALLEST_DECIMAL = 0.01  # smaller numbers have three significant digits instead of three decimals
+_ROUNDING_ERROR = 1e-14  # smaller numbers are shown as 0
 
 
 def finite(values: Float64) -> Float64:
@@ -71,7 +72,8 @@ def interval(sample: Float64, low: float = -math.inf, high: float = math.inf) ->
         return None
     half = _student(n - 1) * deviation(sample) / math.sqrt(n)
     centre = mean(sample)
-    # The mean of equal values may lie beyond a bound by a rounding error. But the interval must contain the mean.
+    # The mean of equal values may lie beyond a bound by a rounding error. But the interval must contain the mean, so
+    # such a bound is moved to the mean.
     return max(centre - half, min(low, centre)), min(centre + half, max(high, centre))
 
 
@@ -85,14 +87,14 @@ def interval_of_returns(returns: Float64) -> Interval | None:
 
 
 def shared_bounds(lows: Float64, highs: Float64) -> Interval:
-    """Return the smallest of the `lows` [n] and the largest of the `highs` [n]; infinite if no other value equals it.
+    """Return the smallest of the `lows` [n] and the largest of the `highs` [n]. If it occurs only once, it is infinite.
 
     A best or worst return that several episodes share is assumed to be a bound of the task, like 500 in CartPole-v1. No
     mean can be beyond a bound.
     """
     low, high = float(lows.min(initial=math.inf)), float(highs.max(initial=-math.inf))
-    is_shared = np.count_nonzero(lows == low) > 1, np.count_nonzero(highs == high) > 1
-    return low if is_shared[0] else -math.inf, high if is_shared[1] else math.inf
+    has_low, has_high = np.count_nonzero(lows == low) > 1, np.count_nonzero(highs == high) > 1
+    return low if has_low else -math.inf, high if has_high else math.inf
 
 
 def geometric_ratio(one: Float64, other: Float64) -> float:
@@ -121,9 +123,9 @@ def ratio_interval(one: Float64, other: Float64) -> Interval | None:
 
 
 def _without_overflow(statistic: Callable[[Float64], Any], sample: Float64) -> float:
-    """Return a statistic of the finite values of a sample [n]. Sums do not overflow, as the values are scaled down.
+    """Return a statistic of the finite values of a sample [n]; NaN if there are none.
 
-    The scale is a power of two, so scaling is exact.
+    The values are scaled down, so that their sum does not overflow. The scale is a power of two, so scaling is exact.
     """
     known = finite(sample)
     if not len(known):
@@ -175,8 +177,8 @@ def rank_test(one: Float64, other: Float64) -> float:
     The normal approximation would be too cautious for so few values. Raises InputError if SciPy is not installed.
     """
     stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
-    # SciPy refuses a sample of one value. If the samples do not differ, this value has each rank among all values with
-    # the same probability. So its rank gives p.
+    # SciPy refuses a sample of one value. If both samples have one distribution, each rank of this value among all
+    # values is equally probable. So p is twice the share of the values that are at least as extreme on its side.
     n, m = len(one), len(other)
     if min(n, m) == 1:
         values = np.concatenate([one, other])
@@ -203,34 +205,35 @@ def summary(returns: Float64) -> str:
     failed = f"   failed {len(returns) - len(known)}" if len(known) < len(returns) else ""
     if not len(known):
         return f"no episode has a return{failed}"
-    found = interval_of_returns(known)
-    spread = "" if found is None else f" (95 % interval {between(found)})"
+    ends = interval_of_returns(known)
+    interval_text = "" if ends is None else f" (95 % interval {between(ends)})"
     return (
-        f"mean {number(mean(known))}{spread}   median {number(median(known))}   "
+        f"mean {number(mean(known))}{interval_text}   median {number(median(known))}   "
         f"worst {number(known.min())}   best {number(known.max())}{failed}"
     )
 
 
 def metrics_means(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> dict[str, float]:
     """Return the mean of each metric [N] over the episodes with a finite return, by name."""
-    played = np.isfinite(returns)  # other episodes failed: their metrics are NaN, 0 or false
+    played = np.isfinite(returns)  # the other episodes failed: their metrics are NaN, 0 or False
     return {name: mean(values[played].astype(float)) for name, values in metrics.items()}
 
 
 def metrics_summary(metrics: Mapping[str, NDArray[Any]], returns: Float64) -> str:
     """Return the `metrics_means` in words, in the order of their names; an empty text without metrics."""
-    found = []
-    for name, value in sorted(metrics_means(metrics, returns).items()):  # a file holds them in this order, too
+    texts = []
+    for name, value in sorted(metrics_means(metrics, returns).items()):
         text = number(value) if abs(value) >= 1 else f"{value:.3g}"
-        found.append(f"{name} {text}")
-    return ", ".join(found)
+        texts.append(f"{name} {text}")
+    return ", ".join(texts)
 
 
 def number(value: float) -> str:
     """Return the text of a return or a fitness; "none" for NaN.
 
     The text has two decimals, or three for a number below 1. For a number below 0.01, the text has three significant
-    digits, and for a huge number four. A number below 1e-14 is shown as 0: rewards of 0.1 and -0.1 add up to 3e-17.
+    digits, and for a huge number four. A number below 1e-14 is shown as 0, because it is usually a rounding error of a
+    sum.
     """
     if math.isnan(value):
         return "none"
@@ -262,7 +265,10 @@ def duration(seconds: float) -> str:
 
 
 def words(value: object, separator: str = ", ") -> str:
-    """Return a value of a configuration or a manifest as text; the parts of a list are joined by `separator`."""
+    """Return a value of a configuration or a manifest as text.
+
+    separator: Joins the parts of a list. A list of lists or tables has the form of Python instead.
+    """
     if value is None:
         return "none"
     if isinstance(value, list | tuple) and value and not any(isinstance(part, list | dict) for part in value):
@@ -271,7 +277,7 @@ def words(value: object, separator: str = ", ") -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as one text. Of many names it has only the first, and the number of the others."""
+    """Return names as one text. Of many names it has only the first eight, and the number of the others."""
     others = len(names) - _MOST_LISTED
     return ", ".join(names[:_MOST_LISTED]) + (f" and {others:,} more" if others > 0 else "")
 
@@ -279,5 +285,5 @@ def listed(names: Sequence[str]) -> str:
 def short_names(paths: Sequence[Path]) -> list[str]:
     """Return names that distinguish files: their paths without the leading directories that all of them share."""
     levels = zip(*(path.parent.parts for path in paths), strict=False)
-    shared = len(list(takewhile(lambda names: len(set(names)) == 1, levels)))
-    return [sanitize(str(Path(*path.parts[shared:]))) for path in paths]
+    num_shared = len(list(takewhile(lambda names: len(set(names)) == 1, levels)))
+    return [sanitize(str(Path(*path.parts[num_shared:]))) for path in paths]

@@ -23,9 +23,9 @@ from evolve.store import Header, Record, StoredRun, disk, read
 LogGeneration = Callable[[int, Record], None]
 """A function of the number and the record of a generation."""
 
-_EXPORTED = "events.out.tfevents.evolve"  # the file that `write` writes
-_LIVE = ".evolve"  # ends the names of files that are written during a run
-_FLUSH_EVERY = 1.0  # seconds
+_EXPORTED_NAME = "events.out.tfevents.evolve"  # the file that `write` writes
+_LIVE_ENDING = ".evolve"  # of the names of files that are written during a run
+_FLUSH_INTERVAL = 1.0  # seconds
 _WITHOUT_CURVE = ("generation", "seconds", "digest")  # columns of `generations.table`
 
 
@@ -39,7 +39,8 @@ def _summary_writer(argument: str) -> Any:
     try:
         import_extra("tensorboardX", "tensorboard", argument)
         return _EventFile
-    except InputError:  # says how to install tensorboardX, so raise this error if PyTorch is missing, too
+    except InputError:
+        # Without PyTorch, too, raise this first error: it says how to install tensorboardX, the smaller library.
         with suppress(InputError):
             return import_extra("torch.utils.tensorboard", "tensorboard", argument).SummaryWriter
         raise
@@ -48,18 +49,19 @@ def _summary_writer(argument: str) -> Any:
 class _EventFile:
     """An event file of tensorboardX, written in the thread of the caller.
 
-    tensorboardX's own `SummaryWriter` writes in another thread. A full disk ends that thread, and the next calls wait
-    forever.
+    It replaces tensorboardX's `SummaryWriter`, which writes in another thread. If the disk is full, that thread ends,
+    and later calls wait forever.
     """
 
     def __init__(self, directory: str, purge_step: int | None = None, filename_suffix: str = "") -> None:
-        names = ("record_writer", "proto.event_pb2", "proto.summary_pb2")
-        files, events, summaries = (import_extra(f"tensorboardX.{n}", "tensorboard", "tensorboard") for n in names)
+        modules = ("record_writer", "proto.event_pb2", "proto.summary_pb2")
+        files, events, summaries = (import_extra(f"tensorboardX.{m}", "tensorboard", "tensorboard") for m in modules)
         self._event, self._summary = events.Event, summaries.Summary
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}{filename_suffix}"
         self._file = files.RecordWriter(str(Path(directory, name)))
         # The first event of a file states the version of the format.
         self._write(file_version="brain.Event:2")
+        # TensorBoard ignores the values of earlier files from `purge_step` on.
         if purge_step is not None:
             self._write(step=purge_step, session_log=events.SessionLog(status=events.SessionLog.START))
 
@@ -67,7 +69,10 @@ class _EventFile:
         self._file.write(self._event(**{"wall_time": time.time()} | fields).SerializeToString())
 
     def add_scalar(self, name: str, value: float, step: int, walltime: float | None = None) -> None:
-        """Add a point to a curve. walltime: The time in seconds; None for the present time."""
+        """Add a point to a curve.
+
+        walltime: The time of the point, in seconds since 1970; None for the present time.
+        """
         summary = self._summary(value=[self._summary.Value(tag=name, simple_value=value)])
         self._write(wall_time=time.time() if walltime is None else walltime, step=step, summary=summary)
 
@@ -85,7 +90,7 @@ class _EventFile:
 
 def _curves(run: StoredRun) -> dict[str, list[float]]:
     """Return the columns of `generations.table` that have a curve."""
-    from evolve.analysis.generations import table  # noqa: PLC0415 - a run without event files does not need it
+    from evolve.analysis.generations import table  # noqa: PLC0415 - only runs with event files need it
 
     return {name: values for name, values in table(run).items() if name not in _WITHOUT_CURVE}
 
@@ -99,7 +104,7 @@ def write(run: StoredRun, directory: Path) -> None:
     seconds = np.cumsum([record.seconds for record in run.records])
     with disk.explain_write_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        # The library chooses the name of the file, so it writes to a directory of its own. Then the file is renamed.
+        # The library chooses the name of the file. So write to an empty directory, and then rename the file.
         with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
             with closing(writer_class(partial)) as writer:
                 for name, values in _curves(run).items():
@@ -107,10 +112,11 @@ def write(run: StoredRun, directory: Path) -> None:
                         if math.isfinite(value):
                             writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
             (written,) = Path(partial).iterdir()
-            written.replace(directory / _EXPORTED)
+            written.replace(directory / _EXPORTED_NAME)
 
 
-def _read(path: Path) -> StoredRun | None:
+def _read_if_present(path: Path) -> StoredRun | None:
+    """Return the run of a run file; None if it cannot be read."""
     try:
         return read(path)
     except InputError:  # there is no such file, or it was removed
@@ -120,12 +126,12 @@ def _read(path: Path) -> StoredRun | None:
 class LiveLog:
     """An event file to which each generation of a run is added. The end of its `with` block closes it.
 
-    At the end of the block the returns of validations and held-out episodes are added, if the run file has them. A new
-    run replaces the files of an earlier run. A resumed run adds a file; its values replace earlier values of the
-    same generations.
+    The end of the block also adds the returns of validations and held-out episodes, if the run file has them. A new run
+    deletes the event files of an earlier run. A resumed run adds a file. TensorBoard shows its values instead of
+    earlier values of the same generations.
 
     Args:
-        directory: The directory of all runs.
+        directory: The directory of the event files of all runs.
         run: The path of the run file. The event file is in `<directory>/NAME/seed-S`. NAME is the name of the run
             directory, which holds the run file. If `<directory>/NAME` has event files of another run directory, NAME
             is followed by a digest of the path of this run directory.
@@ -138,20 +144,22 @@ class LiveLog:
     def __init__(self, directory: str | Path, run: Path, argument: str) -> None:
         self._writer_class = _summary_writer(argument)
         directory = Path(os.path.expanduser(directory))  # no shell expands "~" in Python
-        self._run = Path(os.path.abspath(run))  # `abspath`, because a name ".." would lead out of `directory`
-        folder = self._run.parent
-        owner = hashlib.sha256(os.fsencode(run.parent.resolve())).hexdigest()[:8]
-        self._ending = f".{owner}{_LIVE}"  # names the run directory, so that no other run deletes the file
-        self.directory = directory / folder.name / run.stem
+        self._run_path = Path(os.path.abspath(run))  # without "..", which would lead out of `directory`
+        name = self._run_path.parent.name
+        digest = hashlib.sha256(os.fsencode(run.parent.resolve())).hexdigest()[:8]
+        # The digest of the run directory is in the names of its event files, so that no other run deletes them.
+        self._ending = f".{digest}{_LIVE_ENDING}"
+        self.directory = directory / name / run.stem
         """The directory of the event files."""
         self._writer: Any = None
-        self._flushed = time.monotonic()
-        earlier = _read(self._run)
-        self._validated = set() if earlier is None else {*earlier.validations}  # earlier event files have these
+        self._flushed_at = time.monotonic()
+        earlier_run = _read_if_present(self._run_path)
+        # The earlier event files have these validations, by the number of complete generations.
+        self._validated = set() if earlier_run is None else set(earlier_run.validations)
         with disk.explain_write_errors(self.directory):
-            live = self.directory.parent.glob(f"*/events.out.tfevents.*{_LIVE}")
-            if not all(path.name.endswith(self._ending) for path in live):  # another run directory has this name
-                self.directory = directory / f"{folder.name}-{owner}" / run.stem
+            event_files = self.directory.parent.glob(f"*/events.out.tfevents.*{_LIVE_ENDING}")
+            if not all(path.name.endswith(self._ending) for path in event_files):  # of another run directory
+                self.directory = directory / f"{name}-{digest}" / run.stem
             self.directory.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
@@ -159,7 +167,7 @@ class LiveLog:
 
     def __call__(self, generation: int, record: Record) -> None:
         """Add a generation. Raises RunError if the file cannot be written."""
-        # `table` takes a run, so this generation becomes a run of its own.
+        # `_curves` takes a run, so make a run of this generation alone. Each curve then has one value.
         header = Header(config="", manifest={}, seed=0, env="")
         run = StoredRun(
             Path(), header, complete=False, records=(record,), checkpoint={}, held_out=None, has_population=False
@@ -170,12 +178,13 @@ class LiveLog:
             for name, (value,) in _curves(run).items():
                 if math.isfinite(value):
                     self._writer.add_scalar(name, value, generation)
-            if time.monotonic() - self._flushed >= _FLUSH_EVERY:
+            if time.monotonic() - self._flushed_at >= _FLUSH_INTERVAL:
                 self._writer.flush()
-                self._flushed = time.monotonic()
+                self._flushed_at = time.monotonic()
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
+        """Raise RunError with a cure if the block raises an OSError."""
         try:
             yield
         except OSError as error:
@@ -183,10 +192,11 @@ class LiveLog:
             raise RunError(f"{self.directory} cannot be written ({error}). ", *cure) from error
 
     def _open(self, generation: int) -> None:
+        """Open an event file that begins with a generation. For generation 0, delete the files of an earlier run."""
         self._first = generation
         if generation == 0:
-            for earlier in self.directory.glob(f"events.out.tfevents.*{self._ending}"):
-                earlier.unlink(missing_ok=True)
+            for path in self.directory.glob(f"events.out.tfevents.*{self._ending}"):
+                path.unlink(missing_ok=True)
         # The library's file names contain the time in seconds. The generation in the suffix distinguishes the files of
         # a run that is resumed within a second. `purge_step` makes TensorBoard ignore generations from this one on in
         # earlier files.
@@ -195,7 +205,7 @@ class LiveLog:
         )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # An error in the block is more important than an error of this file.
+        # If the block has raised an error, do not replace it by an error of this file.
         with self._explain_errors() if error is None else suppress(OSError):
             self._add_evaluations()
             if self._writer is not None:
@@ -203,22 +213,23 @@ class LiveLog:
 
     def _add_evaluations(self) -> None:
         """Add returns that are not in the records: of new validations, and of held-out episodes."""
-        run = _read(self._run)
+        run = _read_if_present(self._run_path)
+        # Without a writer, no generation was added, and there are no new validations.
         if run is None or (run.held_out is None and self._writer is None):
             return
-        if self._writer is None:  # an earlier event file has all generations
+        if self._writer is None:
             self._open(run.num_generations)
         # A new run (`_first` is 0) has deleted the earlier event files, so all of its validations are new.
-        known = self._validated if self._first else set()
+        validated = self._validated if self._first else set()
         for name, values in _curves(run).items():
             for generation, value in enumerate(values):
-                is_new = name.startswith("validation_") and generation + 1 not in known
+                is_new = name.startswith("validation_") and generation + 1 not in validated
                 if (is_new or name.startswith("held_out_")) and math.isfinite(value):
                     self._writer.add_scalar(name, value, generation)
 
 
 def live_log(directory: str | Path | None, run: Path, argument: str) -> AbstractContextManager[LogGeneration]:
-    """Return a `LiveLog`. If `directory` is None, return a context manager that yields a function that does nothing.
+    """Return a `LiveLog`; if `directory` is None, a context manager with a function that does nothing.
 
     Raises InputError as `LiveLog` does, and if `directory` is no path.
     """

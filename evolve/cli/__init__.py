@@ -49,8 +49,8 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
         print(f"evolve.{command}: the current directory was removed. Change to another directory.", file=sys.stderr)
         sys.exit(2)
     if "" not in sys.path and here not in sys.path:
-        # The module of `-e module:Env-v0` may be here, see `errors.import_own`. It comes last, because a folder from a
-        # stranger may have files with the names of Python's modules.
+        # The module of `-e module:Env-v0` may be here, see `errors.import_user_module`. It comes last, because a folder
+        # from a stranger may have files with the names of Python's modules.
         sys.path.append(here)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports prints no traceback

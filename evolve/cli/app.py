@@ -30,7 +30,7 @@ from evolve.cli.parser import Answered, Parser, setting_text
 from evolve.cluster import hosts, supervision
 from evolve.cluster.cores import Work, count_workers, count_workers_to_start
 from evolve.cluster.watchdog import interrupt_soon
-from evolve.errors import EvolveError, InputError, Interrupted, RunError, Stopped, describe, sanitize
+from evolve.errors import EvolveError, InputError, Interrupted, RunError, Stopped, describe_error, sanitize
 
 if TYPE_CHECKING:
     from evolve.rollouts import AnyRollout
@@ -450,7 +450,7 @@ def _run_body(name: str, argv: list[str], body: Body, app: App) -> int:
             discard(sys.stdout)
             print(f"evolve.{name}: the output cannot be written ({error}).", file=sys.stderr)
         elif isinstance(error, KeyboardInterrupt) and app.stop.read_signal() is None:
-            message = f"code that evolve called raised KeyboardInterrupt:\n{describe(error).rstrip()}"
+            message = f"code that evolve called raised KeyboardInterrupt:\n{describe_error(error).rstrip()}"
             print_error(name, RunError(message))
         else:
             traceback.print_exc()
@@ -459,7 +459,7 @@ def _run_body(name: str, argv: list[str], body: Body, app: App) -> int:
 
 def print_error(name: str, error: EvolveError) -> None:
     """Print an error on stderr, with the options of the command beside the settings. name: The command."""
-    message = f"evolve.{name}: {error.worded(lambda setting: setting_text(setting, name))}"
+    message = f"evolve.{name}: {error.spelled_message(lambda setting: setting_text(setting, name))}"
     print(message.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
 
 

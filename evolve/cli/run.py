@@ -399,10 +399,10 @@ def _evolve(
         with closing(opened) as file:
             print(heading(run.path, number, len(runs)), end="", flush=True)
             clock.start(number - 1)
-            steps = math.inf if limit is None else limit - file.steps
+            steps_left = math.inf if limit is None else limit - file.steps
             reporter = ProgressReporter(
-                run.seed, file.num_generations, generations, steps=steps, clock=clock, validations=file.validations,
-                whole_episodes=run.experiment.plays_whole_episodes,
+                run.seed, file.num_generations, generations, steps_left=steps_left, clock=clock,
+                validations=file.validations, plays_whole_episodes=run.experiment.plays_whole_episodes,
             )  # fmt: skip
             live_log = tensorboard.live_log(request.tensorboard, run.path, "--tensorboard")
             try:

@@ -63,7 +63,7 @@ def _repeat(app: App, run: store.Stored, arguments: argparse.Namespace) -> verif
     repetition = verification.repetition(run, experiment, coordinator, app.transport)
     if arguments.full:
         whole = experiment.plays_whole_episodes
-        progress = ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json, whole_episodes=whole)
+        progress = ProgressReporter(run.header.seed, 0, run.num_generations, arguments.json, plays_whole_episodes=whole)
         with progress as reporter:
             coordinator.progress = reporter.update
             return repetition.rerun(reporter)
@@ -88,7 +88,7 @@ def _verify_each(
         except InputError as error:
             if len(files) == 1:
                 raise
-            why = error.worded(lambda setting: setting_text(setting, "verify"))
+            why = error.spelled_message(lambda setting: setting_text(setting, "verify"))
             say("verify", f"{name}: not verified: {why}")
             errors[str(file.path)] = {"equal": None, "error": str(error)}
             continue

@@ -35,7 +35,7 @@ from evolve.environments.engine import (
 from evolve.environments.exact import exact_task
 from evolve.environments.randomization import draw_tables, example_arguments, may_draw_equal_arguments
 from evolve.environments.spaces import Space, separate_actions
-from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe, on_error, one_line
+from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, describe_error, on_error, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
@@ -293,7 +293,7 @@ class GymnasiumEngine:
 
     def _note_fault(self, slot: int, error: BaseException) -> None:
         """Record an error of a slot's environment, and close the environment. A slot keeps its first message."""
-        self.faults.setdefault(slot, describe(error))
+        self.faults.setdefault(slot, describe_error(error))
         self._slots[slot].close()
         self.on_fault()
 

@@ -28,7 +28,7 @@ from evolve.environments.engine import install_cure
 from evolve.environments.exact import TASKS
 from evolve.environments.randomization import bounds_or_choices, example_arguments
 from evolve.environments.spaces import observation_encoder, without_advice
-from evolve.errors import FAILURES, InputError, Setting, import_own, one_line
+from evolve.errors import FAILURES, InputError, Setting, import_user_module, one_line
 from evolve.numerics import restore_ieee
 
 _Env = gymnasium.Env[Any, Any]
@@ -118,7 +118,7 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 def _import_if_possible(module: str) -> ModuleType | None:
     """Import and return a module; None for the name "", or if the import fails. `gymnasium.make` reports failures."""
     with suppress(*FAILURES):  # an import runs the code of the module, which may raise anything
-        return import_own(module) if module else None
+        return import_user_module(module) if module else None
     return None
 
 
@@ -209,7 +209,7 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
             cure = how, Setting("env.id", f"mine:{env_name}"), " and ", wrappers, "."
         raise InputError("env.wrappers", expected, name, *cure)
     try:
-        wrapper_class = getattr(import_own(module), class_name)
+        wrapper_class = getattr(import_user_module(module), class_name)
         if not _is_wrapper_class(wrapper_class):
             raise TypeError(f"{class_name} is no gymnasium.Wrapper")
     except FAILURES as error:  # an import runs the code of the module, which may raise anything

@@ -233,9 +233,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     _check_normalization(config, engine.observation_size)
     _warn(networks.check(complete.network, network, engine.action_size))
     if config.env.engine == "gymnasium" and config.compute.threads not in ("auto", 1):
-        _warn(
-            "compute.threads has no effect here: threads play exact tasks and EnvPool, ranks play other environments"
-        )
+        _warn("compute.threads has no effect here: threads play exact tasks and EnvPool, ranks play other environments")
     # Play a few episodes to check that a seed repeats its episode, that metrics are reported, and that episodes end.
     trial = None
     if config.compute.check and not hangs:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from evolve import rollouts
 from evolve.cluster import Coordinator
 from evolve.config import Config, RacingOptions, names_function, quantile_of
-from evolve.errors import FAILURES, InputError, RunError, Setting, describe, import_own, one_line
+from evolve.errors import FAILURES, InputError, RunError, Setting, describe_error, import_user_module, one_line
 from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
@@ -129,7 +129,7 @@ class _UserFunction:
             cure: tuple[str | Setting, ...] = ()
             if isinstance(missing, str) and missing not in own_metrics:
                 cure = "\nIf it is a metric, name it: ", Setting("env.metrics", (*own_metrics, missing))
-            message = f": {self._setting} raised an error:\n{describe(error)}"
+            message = f": {self._setting} raised an error:\n{describe_error(error)}"
             raise RunError(Setting("fitness"), message, *cure) from error
         # A function of the user may return anything, so check both results.
         values, second_values = (self._as_numbers(each, len(rows)) for each in (first, second))
@@ -208,7 +208,7 @@ def import_function(setting: str) -> Callable[..., Any]:
     expected = "a function `module:function` that can be imported"
     try:
         with importing(setting):
-            function = getattr(import_own(module), name)
+            function = getattr(import_user_module(module), name)
     except FAILURES as error:  # an import runs the code of the module
         cure = "Modules are looked for in the working directory and on PYTHONPATH."
         raise InputError("fitness", expected, f"{setting} ({one_line(error)})", cure) from error

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evolve.analysis import progress
-from evolve.analysis.progress import ProgressReporter, RunsClock, work_shares
+from evolve.analysis.progress import ProgressReporter, RunsClock, load_of_workers
 from evolve.numerics.streams import Purpose
 
 
@@ -31,8 +31,8 @@ def record(busy, environments, seconds=2.0):
         ([0.0, 0.0], [0.0, 0.0], (0.0, 0.0)),
     ],
 )
-def test_work_shares(busy, environments, expected):
-    assert work_shares(record(busy, environments)) == pytest.approx(expected)
+def test_load_of_workers(busy, environments, expected):
+    assert load_of_workers(record(busy, environments)) == pytest.approx(expected)
 
 
 def test_lines_without_a_terminal(capsys, monkeypatch):
@@ -47,7 +47,7 @@ def test_lines_without_a_terminal(capsys, monkeypatch):
     )
     assert ", 0.5 of 2 workers idle, 75% of the episodes played  ETA 0:00:0" in said
     assert said.count("\n") == 1
-    with ProgressReporter(4, 1, 3, whole_episodes=True) as reporter:
+    with ProgressReporter(4, 1, 3, plays_whole_episodes=True) as reporter:
         reporter(record([0.0, 2.0, 1.0], [0.0, 1.5, 0.75]))
     assert ", 75% in episodes, " in capsys.readouterr().out
     with ProgressReporter(4, 1, 3, quiet=True) as reporter:
@@ -59,7 +59,7 @@ def test_held_out_episodes_have_lines_where_they_take_long(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with ProgressReporter(4, 0, 1, every=60.0) as reporter:
+    with ProgressReporter(4, 0, 1, line_interval=60.0) as reporter:
         reporter(record([1.5], [1.2]))
         for done in range(10):
             now[0] += 2.0
@@ -91,7 +91,7 @@ def test_a_stream_that_only_writes_gets_lines():
 def test_a_limit_of_steps_is_foreseen(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
     for left, foreseen in ((2500, "about 4"), (1000, "about 2"), (10**9, "50"), (np.inf, "50")):
-        with ProgressReporter(4, 1, 50, steps=left) as reporter:
+        with ProgressReporter(4, 1, 50, steps_left=left) as reporter:
             reporter(record([1.5], [1.2]))
         assert f"generation 1 (2 of {foreseen})  " in capsys.readouterr().out
 
@@ -156,7 +156,7 @@ def test_lines_at_intervals_include_the_last(monkeypatch):
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     stream = io.StringIO()
-    with ProgressReporter(4, 0, 8, every=5.0, stream=stream) as reporter:
+    with ProgressReporter(4, 0, 8, line_interval=5.0, stream=stream) as reporter:
         for _ in range(8):
             reporter(record([1.5], [1.2]))
             now += 2.0

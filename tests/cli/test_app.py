@@ -82,7 +82,7 @@ def test_files_of_the_current_folder_replace_no_module_of_python(tmp_path):
         )
         assert (done.returncode, b"executed" in done.stdout + done.stderr) == (0, False), done.stderr
     # The user's own modules are found, and they find each other.
-    found = "import sys; from evolve.errors import import_own; import_own('game'); print(sys.path[0])"
+    found = "import sys; from evolve.errors import import_user_module; import_user_module('game'); print(sys.path[0])"
     find = [sys.executable, "-P", "-c", f"import os, sys; sys.path.append(os.getcwd()); {found}"]
     assert subprocess.check_output(find, env=environment(), cwd=tmp_path, text=True).strip() == str(tmp_path)
 
@@ -90,8 +90,8 @@ def test_files_of_the_current_folder_replace_no_module_of_python(tmp_path):
 def test_an_import_that_does_not_end_is_named(tmp_path, monkeypatch, caplog):
     (tmp_path / "slow_game.py").write_text("import time\ntime.sleep(0.5)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(errors, "LONG_IMPORT", 0.05)
-    errors.import_own("slow_game")
+    monkeypatch.setattr(errors, "IMPORT_WARNING_SECONDS", 0.05)
+    errors.import_user_module("slow_game")
     assert "still importing slow_game" in caplog.text
 
 

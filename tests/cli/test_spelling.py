@@ -32,12 +32,12 @@ def test_an_error_is_worded_by_the_command_line():
     assert str(wrong) == (
         'seed, resuming env.id=3: expected 1, got 2. Use env.engine="exact", or another output.directory.'
     )
-    assert wrong.worded(setting_text) == (
+    assert wrong.spelled_message(setting_text) == (
         "seed (-s/--seed), resuming env.id=3: expected 1, got 2. Use --engine exact, or another "
         "output.directory (-o/--output)."
     )
     outer = RunError(wrong, "\nenv.id=3")
-    assert outer.worded(setting_text) == f"{wrong.worded(setting_text)}\nenv.id=3"
+    assert outer.spelled_message(setting_text) == f"{wrong.spelled_message(setting_text)}\nenv.id=3"
 
 
 @pytest.mark.parametrize(

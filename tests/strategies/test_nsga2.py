@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import evolve
 from evolve import networks, store
 from evolve.analysis import figures
+from evolve.analysis.champion import Front
 from evolve.analysis.figures import comparison
 from evolve.cli.info import rows_of_genomes
 from evolve.config import Config, parse
@@ -487,7 +488,7 @@ def test_a_front_and_its_genomes_are_shown_from_python(made, tmp_path):
     film = made.film(connections=small, episode=1, seconds=0.1)
     assert film.title.startswith(title)
     assert film.title.endswith(f"held-out episode 1: return {evaluation.returns[1]:.2f}")
-    with pytest.raises(InputError, match="traces: expected no other genome of a front or an archive with it"):
+    with pytest.raises(InputError, match="traces: expected the final champion"):
         made.plot_network(connections=small, traces=True)
     with pytest.raises(InputError, match="a run with an archive"):
         made.plot_archive()
@@ -568,8 +569,8 @@ def test_the_front_of_another_package_s_strategy_is_not_drawn(made):
 def test_the_axis_of_a_front_suits_the_fronts_that_are_drawn(made, monkeypatch):
     """A logarithmic axis of few connections needs more ticks than 1 and 10."""
     stored = store.read(made.path)
-    early, late = ([(0, np.array([1.0, 2.0]), np.array([[low], [high]]))] for low, high in ((2.0, 100.0), (2.0, 8.0)))
-    monkeypatch.setattr(comparison, "fronts_of", lambda _run: early + late)
+    early, late = (Front(np.arange(2), np.array([1.0, 2.0]), np.array([[2.0], [most]])) for most in (100.0, 8.0))
+    monkeypatch.setattr(comparison, "front_history", lambda _run: [early, late])
     several = figures.draw_front([stored, stored]).axes[0]  # only the last fronts are drawn
     assert several.get_xscale() == "linear"
     alone = figures.draw_front([stored]).axes[0]

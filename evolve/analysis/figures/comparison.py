@@ -8,7 +8,7 @@ import numpy as np
 
 from evolve import environments
 from evolve.analysis import statistics
-from evolve.analysis.champion import Front, fronts_of, names_of_measures, no_genomes_of
+from evolve.analysis.champion import Front, front_history, missing_error, names_of_measures
 from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, QUIET, drawable
@@ -253,7 +253,7 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
 
     Raises InputError if a run has no front, or if the environments or the objectives of the runs differ.
     """
-    histories = [[_points(front) for front in fronts_of(run)] for run in runs]  # the fronts of all generations
+    histories = [[_points(front) for front in front_history(run)] for run in runs]  # the fronts of all generations
     for run, fronts in zip(runs, histories, strict=True):
         if not len(fronts[-1]):
             raise InputError(str(run.path), "a front after the last generation", "none, as every candidate failed")
@@ -325,8 +325,7 @@ def _set_title(figure: Any, runs: Sequence[StoredRun]) -> None:
 
 def _points(front: Front) -> Float64:
     """Return the fitness and the first measure of a front, [N, 2], from the least measure up."""
-    _, fitness, measures = front
-    return drawable(np.column_stack([fitness, measures[:, 0]]))
+    return drawable(np.column_stack([front.fitness, front.measures[:, 0]]))
 
 
 def _draw_steps(panel: Any, points: Float64, minimizes: bool, **appearance: Any) -> None:
@@ -400,7 +399,7 @@ def draw_archive(run: StoredRun) -> Any:
     # so the seed may be 0, and no network is made.
     strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), config.population, 0)
     if run.records[-1].archive is None or not isinstance(strategy, MapElites):  # another package may have archives, too
-        raise no_genomes_of(run, "archive")
+        raise missing_error(run, "archive")
     archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
     # An archive of one descriptor is a row of cells, which needs little height.
     height = 4.8 if len(strategy.grid) > 1 else 1.0
