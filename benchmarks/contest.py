@@ -79,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--golden", action="store_true", help="make the known digests anew")
     if parser.parse_args().golden:
-        contest.GOLDEN.write_text(f"{json.dumps(make_golden(), indent=1)}\n", encoding="utf-8")
+        contest.GOLDEN_PATH.write_text(f"{json.dumps(make_golden(), indent=1)}\n", encoding="utf-8")
         return
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     newest = [paths for (version, _), paths in by_size().items() if version == contest.VERSION]

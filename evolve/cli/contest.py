@@ -1,8 +1,8 @@
 """evolve contest: compare machines on equal work; see `evolve.analysis.contest`.
 
-The command measures this machine, or compares the result files of several machines. A result has a row for each
-measured number of workers, and one for a GPU. The command starts new processes for each row, by mpirun if there are
-several workers. Under mpirun, the command itself measures a single row on the ranks of its job.
+The command measures this machine and writes a contest file, or compares the contest files of several machines. A file
+has a row for each measured number of workers, and a row for a GPU. The command starts new processes for each row, by
+mpirun if there are several workers. Under mpirun, the command itself measures a single row on the ranks of its job.
 """
 
 import argparse
@@ -34,19 +34,19 @@ from evolve.store.disk import check_writable
 from evolve.training.manifest import load_averages, machine_facts
 
 JOB = "--job"
-"""The hidden option of the processes that measure a row. Its value is the file for the row."""
-_EXCLUDED = {  # for each of these options, the options that it excludes
+"""The hidden option of the processes that measure a row. Its value is the path to which they write the row."""
+_EXCLUDES = {  # the options that cannot be used together with an option
     "compare": ("size", "workers", "repeats", "backend", "price", "name", "validate", "unverified"),
     "validate": ("workers", "repeats", "price", "name", "output", "unverified"),
 }
-_COMPARING = ("machine", "ratio", "95 % interval")  # columns that compare machines
-_LEFT = ("machine", "played by", "remarks")  # columns of texts, aligned on the left
+_COMPARISON_COLUMNS = ("machine", "ratio", "95 % interval")  # only shown if there are several machines
+_TEXT_COLUMNS = ("machine", "played by", "remarks")  # aligned on the left
 
 _say = partial(say, "contest")
 
 
 def _parser() -> Parser:
-    made = Parser(
+    parser = Parser(
         "evolve.contest",
         "Play a fixed experiment, which digests prove to be the same everywhere, and print the time that it takes.",
         "evolve contest --price 1.28/h",
@@ -54,9 +54,9 @@ def _parser() -> Parser:
         "evolve contest --validate",
         "evolve contest --compare xeon.json arm.json -o contest.svg",
     )
-    add = made.add_argument
-    sizes = "; ".join(f"{size.name}: {size.duration}" for size in contest.SIZES.values())
-    sizes = f"the amount of work (small). One repeat on two cores takes: {sizes}"
+    add = parser.add_argument
+    durations = "; ".join(f"{size.name}: {size.duration}" for size in contest.SIZES.values())
+    sizes = f"the amount of work (small). One repeat on two cores takes: {durations}"
     add("--size", choices=tuple(contest.SIZES), help=sizes)
     workers = "the numbers of workers to measure (1, 2, 4, … and all cores; then a GPU, if there is one)"
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
@@ -66,96 +66,100 @@ def _parser() -> Parser:
     add("--price", metavar="P/h", help='the cost of an hour of this machine, as in "1.28/h" or "$1.28/h"')
     add("--name", metavar="NAME", help="the name of this machine (its processor)")
     add("-o", "--output", type=Path, metavar="OUT", help="the file (contest-SIZE.json); with --compare a figure")
-    add("--validate", action="store_true", help="only play the short run with the known digest, without timing")
-    add("--unverified", action="store_true", help="skip the short run; the result is then called unverified")
+    add("--validate", action="store_true", help="only play the known run, a short run with a known digest")
+    add("--unverified", action="store_true", help="skip the known run; the result is then called unverified")
     compare = "compare files of several machines, all against the first one"
     add("--compare", type=Path, nargs="+", metavar="FILE", help=compare)
     add("--markdown", action="store_true", help="with --compare: print the table as Markdown")
     add(JOB, type=Path, metavar="FILE", help=argparse.SUPPRESS)
-    return made
+    return parser
 
 
 def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
     """Return the options, completed with defaults. Raises InputError for invalid or incompatible options."""
-    found = _parser().parse_args(argv)
+    options = _parser().parse_args(argv)
     # An option that was not given has the value None or False.
-    given = {name for name, value in vars(found).items() if value is not None and value is not False}
-    for option, others in _EXCLUDED.items():
-        for other in others:
+    given = {name for name, value in vars(options).items() if value is not None and value is not False}
+    for option, excluded in _EXCLUDES.items():
+        for other in excluded:
             if {option, other} <= given:
                 raise InputError(f"--{other}", f"not both --{option} and --{other}", "both")
-    if found.compare:
-        _check_comparison(found, transport)
-        return found
-    if found.markdown:
-        raise InputError("--markdown", "--compare, because it writes the table of a comparison", "none")
-    if found.workers and transport.size > 1:
+    if options.compare:
+        _check_comparison(options, transport)
+        return options
+    if options.markdown:
+        raise InputError("--markdown", "--compare, because only a comparison is printed as Markdown", "no --compare")
+    if options.workers and transport.size > 1:
         got = f"a job of {transport.size} ranks"
         cure = "Leave out the option or the launcher."
         raise InputError("--workers", "a contest without a launcher such as mpirun", got, cure)
-    if min(found.workers or [1]) < 1:
-        raise InputError("--workers", "at least one worker", min(found.workers))
-    check_not_too_many("--workers", max(found.workers or [1]))
-    if found.repeats is not None and found.repeats < 1:
-        raise InputError("--repeats", "at least one repeat", found.repeats)
-    if found.price is not None:
-        found.price = results.read_price(found.price)
-    size = contest.SIZES[found.size or "small"]
-    found.size = replace(size, most_repeats=found.repeats or size.most_repeats)
-    found.output = found.output or Path(f"contest-{found.size.name}.json")
-    if found.job is None and not found.validate:
+    workers = options.workers or [1]
+    if min(workers) < 1:
+        raise InputError("--workers", "at least one worker", min(workers))
+    check_not_too_many("--workers", max(workers))
+    if options.repeats is not None and options.repeats < 1:
+        raise InputError("--repeats", "at least one repeat", options.repeats)
+    if options.price is not None:
+        options.price = results.read_price(options.price)
+    size = contest.SIZES[options.size or "small"]
+    options.size = replace(size, most_repeats=options.repeats or size.most_repeats)
+    options.output = options.output or Path(f"contest-{options.size.name}.json")
+    if options.job is None and not options.validate:
         # Refuse an existing file now, and not after the measurements.
-        results.check_new(found.output)
-    return found
+        results.check_new(options.output)
+    return options
 
 
-def _check_comparison(found: argparse.Namespace, transport: Transport) -> None:
+def _check_comparison(options: argparse.Namespace, transport: Transport) -> None:
     """Raise InputError if there are several ranks, or the figure cannot be drawn or written."""
     if transport.size > 1:
         raise InputError("--compare", "one process", f"{transport.size} ranks", "Leave out mpirun.")
-    if found.output is not None:
+    if options.output is not None:
         figures.check_library()
-        check_writable(found.output, figures.FORMATS)
+        check_writable(options.output, figures.FORMATS)
 
 
-def line(found: ContestFile) -> str:
+def result_line(file: ContestFile) -> str:
     """Return the result as one line for quotation: work, score, machine, software, digest, verdict."""
-    best, system = found.best, found.system
+    best, system = file.best, file.system
     repeats = pluralize(len(best.repeats), "repeat")
     spread = f"spread {best.spread:.1%}, {repeats}" if len(best.repeats) > 1 else repeats
-    cost = "" if found.price is None else f"; {found.price.words(best.seconds)} a run"
+    cost = "" if file.price is None else f"; {file.price.cost_in_words(best.seconds)} a run"
     compiler = ", ".join(str(system[name]) for name in ("kernel_compiler", "kernel_flags") if system.get(name))
     kernel = best.backend + (f" {system['kernel_variant']}" if best.backend == "native" else "")
-    digest = "-".join(found.legs[leg].digest[:4] for leg in contest.LEGS_OF_VERSION[found.contest])
+    digest = "-".join(file.legs[leg].digest[:4] for leg in contest.LEGS_OF_VERSION[file.contest])
     return (
-        f"evolve contest {found.contest} {found.size}: {best.seconds:.2f} s ({spread}) with {best.title}{cost}; "
-        f"{sanitize(found.name)}, {system['cores']} cores; "
+        f"evolve contest {file.contest} {file.size}: {best.seconds:.2f} s ({spread}) with {best.title}{cost}; "
+        f"{sanitize(file.name)}, {system['cores']} cores; "
         f"{kernel}, {compiler or 'no compiler'}; evolve {system['evolve']}, Python {system['python']}; "
-        f"digest {digest}; {found.verdict}"
+        f"digest {digest}; {file.verdict}"
     )
 
 
-def table(ranked: Sequence[ranking.RankedRow], several: bool, markdown: bool = False) -> str:
-    """Return rows as a table without empty columns. several: Whether the rows belong to several machines."""
+def table(ranked: Sequence[ranking.RankedRow], several_machines: bool, markdown: bool = False) -> str:
+    """Return rows as a table without empty columns. Rows of a single machine have no columns that compare machines."""
     rows = [_cells(row) for row in ranked]
-    shown = [name for name in rows[0] if any(row[name] for row in rows) and (several or name not in _COMPARING)]
-    lines = [shown, *([row[name] for name in shown] for row in rows)]
+    columns = [name for name in rows[0] if any(row[name] for row in rows)]
+    if not several_machines:
+        columns = [name for name in columns if name not in _COMPARISON_COLUMNS]
+    lines = [columns, *([row[name] for name in columns] for row in rows)]
     if markdown:
-        lines.insert(1, ["---"] * len(shown))
-        # A bar would end the cell of the table, and the name of a machine may come from a stranger.
+        lines.insert(1, ["---"] * len(columns))
+        # The name of a machine may come from a stranger, and a bar in it would end the cell of the table.
         escaped = [[re.sub(r"([\\`*_\[\]<>!|#])", r"\\\1", cell) for cell in cells] for cells in lines]
         return "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
-    return display.table(lines, width(), {n for n, name in enumerate(shown) if name in _LEFT})
+    return display.table(lines, width(), {n for n, name in enumerate(columns) if name in _TEXT_COLUMNS})
 
 
 def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
-    """Return the cells of a row by the names of their columns, in order; "" if a cell is unknown."""
+    """Return the cells of a row by the names of their columns, in order; "" for an unknown value."""
     row, interval = ranked.measured, ranked.interval
-    few = len(row.repeats) < results.MIN_REPEATS
     repeats = pluralize(len(row.repeats), "repeat")
     remarks = [] if ranked.verdict == results.VALIDATED else [ranked.verdict]
-    if not row.agrees:
-        remarks.append(repeats if few else f"{repeats} do not agree")
+    if len(row.repeats) < results.MIN_REPEATS:  # too few to agree
+        remarks.append(repeats)
+    elif not row.agrees:
+        remarks.append(f"{repeats} do not agree")
     return {
         "machine": sanitize(ranked.machine),
         "played by": sanitize(row.title),
@@ -164,71 +168,84 @@ def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
         "speed-up": "" if ranked.speedup is None else f"{ranked.speedup:.2f}",
         "ratio": f"{ranked.ratio:.3f}",
         "95 % interval": "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
-        "cost": "" if ranked.price is None else ranked.price.words(row.seconds),
+        "cost": "" if ranked.price is None else ranked.price.cost_in_words(row.seconds),
         "remarks": "; ".join(remarks),
     }
 
 
-def summary(found: ContestFile) -> str:
-    """Return the result of one machine: the table, the legs of its fastest row, the benchmark of 2020, and `line`."""
-    best = found.best
+def summary(file: ContestFile) -> str:
+    """Return the result of one machine as texts.
+
+    They are the table, the legs of the fastest row, the benchmark of 2020 if it is known, and the `result_line`.
+    """
+    best = file.best
     # The score is a median of all repeats, so the legs of one repeat would not add up to it.
-    by_leg = {leg: results.score([repeat.legs[leg] for repeat in best.repeats]) for leg in found.legs}
-    legs = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in by_leg.items())
-    steps = sum(leg.steps for leg in found.legs.values())
-    older = ranking.benchmark_2020(found, best)
-    lines = [f"{best.title}, by leg: {legs}; {steps:,} steps in all, {duration(best.seconds)}"]
-    if older:
-        lines.append(f"{best.title}, {older}")
-    return "\n\n".join([table(ranking.ranked(found.name, found, best), several=False), *lines, line(found)])
+    seconds_of_legs = {leg: results.score([repeat.legs[leg] for repeat in best.repeats]) for leg in file.legs}
+    legs = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in seconds_of_legs.items())
+    steps = sum(leg.steps for leg in file.legs.values())
+    texts = [
+        table(ranking.rank_rows(file.name, file, best), several_machines=False),
+        f"{best.title}, by leg: {legs}; {steps:,} steps in all, {duration(best.seconds)}",
+    ]
+    if of_2020 := ranking.benchmark_2020(file, best):
+        texts.append(f"{best.title}, {of_2020}")
+    return "\n\n".join([*texts, result_line(file)])
 
 
 def comparison(compared: ranking.ContestRanking, markdown: bool) -> str:
     """Return the table of several machines, and a note on the meaning of its columns."""
     first = compared.machines[0]
-    hours = dict.fromkeys(row.price.words(3600) for row in compared.rows if row.price is not None)
-    cost = f"; cost: of one pass, at {' or '.join(hours)} an hour of the machine" if hours else ""
+    # An hour has 3600 seconds.
+    hourly = dict.fromkeys(row.price.cost_in_words(3600) for row in compared.rows if row.price is not None)
+    cost = f"; cost: of one pass, at {' or '.join(hourly)} an hour of the machine" if hourly else ""
     notes = (
         f"seconds: of one pass of contest {compared.version}, size {compared.size}, the median of at least "
         f"{results.MIN_REPEATS} repeats unless the remarks name fewer; spread: between the longest and the shortest of "
         f"them; speed-up: against one worker of the same machine; ratio: to the shortest time of {sanitize(first)}, by "
         f"geometric means of all repeats{cost}"
     )
-    return f"{table(compared.rows, several=True, markdown=markdown)}\n\n{notes}"
+    return f"{table(compared.rows, several_machines=True, markdown=markdown)}\n\n{notes}"
 
 
-def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> list[tuple[int, str]]:
-    """Return the numbers of workers and the back ends of the measurements, in order.
+def plan_rows(workers: Sequence[int] | None, requested: str | None, cores: int) -> list[tuple[int, str]]:
+    """Return the rows to measure, in order: the number of workers and the back end of each.
 
-    workers: The requested numbers of workers. None for 1, 2, 4, … and all cores, or for 1 if `chosen` is "cupy".
-    chosen: The requested back end. None for the fastest back end of the host. If `workers` is None, too, there is also
-        a row for the GPU of this machine.
+    workers: The requested numbers of workers. None for 1, 2, 4, … and all cores, or for 1 if `requested` is "cupy".
+    requested: The requested back end. None for the fastest back end of the processor. If `workers` is None, too, the
+        last row is for the GPU of this machine, if there is one.
 
     Raises InputError if a back end, mpirun or mpi4py is missing.
     """
     if workers:
         counts = sorted({*workers})
-    elif chosen == "cupy":
+    elif requested == "cupy":
         counts = [1]
     else:
-        counts = sorted({cores, *(2**n for n in range(cores.bit_length()))})
+        powers_of_two = (2**n for n in range(cores.bit_length()))  # up to the number of cores
+        counts = sorted({cores, *powers_of_two})
     if counts[-1] > 1:
         check_start("--workers")
         mpirun_words(counts[-1])  # raises InputError if there is no mpirun
-    found: list[tuple[int, str]] = [(count, backend(chosen or "auto")) for count in counts]
-    if chosen is None and workers is None and has_device():
-        found.append((1, "cupy"))
-    return found
+    rows: list[tuple[int, str]] = [(count, backend(requested or "auto")) for count in counts]
+    if requested is None and workers is None and has_device():
+        rows.append((1, "cupy"))
+    return rows
 
 
 def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str, unverified: bool) -> ContestRow | int:
-    """Measure a row in new processes. Return the row, or the exit code of a job that has failed."""
+    """Measure a row in new processes. Return the row, or the exit code of the processes if they have failed.
+
+    chosen: The back end.
+    unverified: Whether to skip the known runs.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "row.json"
         # Several workers need a coordinator in addition. A single worker plays without MPI.
         words = mpirun_words(workers + 1) if workers > 1 else []
-        words += [*python_words(), "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
-        words += ["--repeats", str(size.most_repeats), *(["--unverified"] if unverified else [])]
+        words += [*python_words(), "-m", "evolve", "contest", JOB, str(file), "--size", size.name]
+        words += ["--backend", chosen, "--repeats", str(size.most_repeats)]
+        if unverified:
+            words.append("--unverified")
         outcome = supervisor.run(words, mpirun_environment(), begin_limit=begin_seconds(workers + 1))
         if outcome.code:
             return outcome.code
@@ -236,7 +253,7 @@ def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str
 
 
 def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
-    """Return the row that this process and its ranks measure."""
+    """Measure a row on the ranks of this job, or in this process alone."""
     chosen = backend(options.backend or "auto")
     try:
         return session.measure(app.coordinator(), app.transport, options.size, chosen, not options.unverified, _say)
@@ -245,18 +262,19 @@ def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
 
 
 def _validate(app: App, options: argparse.Namespace) -> int:
-    """Play the short run with the known digest; raise DifferentWorkError if the digest differs."""
+    """Play the known runs and print their digests. Raises DifferentWorkError if a digest differs."""
     begin = time.perf_counter()
     chosen = backend(options.backend or "auto")
     digests = session.validate(app.coordinator(), options.size, chosen)
-    found = "-".join(digest[:4] for digest in digests.values())
-    took = time.perf_counter() - begin
-    print(f"contest {contest.VERSION} {options.size.name}: {results.VALIDATED}, by {chosen} in {took:.1f} s ({found})")
+    seconds = time.perf_counter() - begin
+    digest = "-".join(each[:4] for each in digests.values())
+    verdict = f"{results.VALIDATED}, by {chosen} in {seconds:.1f} s"
+    print(f"contest {contest.VERSION} {options.size.name}: {verdict} ({digest})")
     return 0
 
 
-def _rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]:
-    """Return the measured rows, and the exit code of the job that failed, or 0.
+def _measure_rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]:
+    """Measure all rows. Return them, and 0 or the exit code of the job that failed: the rows before it are returned.
 
     Raises DifferentWorkError if digests differ.
     """
@@ -265,7 +283,7 @@ def _rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]
     planned = plan_rows(options.workers, options.backend, number_of_cores())
     _say(f"contest {contest.VERSION}, size {options.size.name}: {_in_words(planned)}")
     supervisor = Supervisor(_say)
-    app.stop.check()  # a signal that came before the supervisor caught signals
+    app.stop.check()  # a signal may have come before the supervisor caught signals
     rows: list[ContestRow] = []
     for workers, chosen in planned:
         _say(f"{_in_words([(workers, chosen)])}:")
@@ -274,30 +292,32 @@ def _rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]
             return rows, row
         rows.append(row)
         # The times of two rows can be compared only if both rows did the same work.
-        found = results.leg_difference(rows[0].legs, row.legs)
-        if found:
-            raise session.DifferentWorkError(f"different work: {row.title} against {rows[0].title}: {found}.")
+        if difference := results.leg_difference(rows[0].legs, row.legs):
+            raise session.DifferentWorkError(f"different work: {row.title} against {rows[0].title}: {difference}.")
     return rows, 0
 
 
 def _in_words(planned: list[tuple[int, str]]) -> str:
-    """Return the workers of planned rows in words, such as "1 worker, 2 workers, a GPU, a GPU with 2 workers"."""
-    words = []
-    for n, chosen in planned:
-        workers = pluralize(n, "worker")
+    """Return the planned rows in words, such as "1 worker, 2 workers, a GPU, a GPU with 2 workers"."""
+    texts = []
+    for workers, chosen in planned:
+        text = pluralize(workers, "worker")
         if chosen == "cupy":
-            workers = "a GPU" if n == 1 else f"a GPU with {workers}"
-        words.append(workers)
-    return ", ".join(words)
+            text = "a GPU" if workers == 1 else f"a GPU with {text}"
+        texts.append(text)
+    return ", ".join(texts)
 
 
-def _result_file(app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]) -> ContestFile:
-    """Return the result file of this machine. load: The load averages before the first row."""
+def _contest_file(
+    app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]
+) -> ContestFile:
+    """Return the contest file of this machine. load: The load averages before the first row."""
     facts = machine_facts(app.transport, number_of_cores(), tuple(dict.fromkeys(row.backend for row in rows)))
-    found = ContestFile(
+    file = ContestFile(
         contest=contest.VERSION,
         size=options.size.name,
-        name=sanitize(options.name or facts["cpu"]),  # a name that UTF-8 cannot encode would lose the result
+        # A name that UTF-8 cannot encode could not be written.
+        name=sanitize(options.name or facts["cpu"]),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         verdict="",
         line="",
@@ -307,12 +327,13 @@ def _result_file(app: App, options: argparse.Namespace, rows: list[ContestRow], 
         rows=tuple(rows),
     )
     # The verdict follows from the other fields, and the line from all of them.
-    found = found.model_copy(update={"verdict": found.assess()[0]})
-    return found.model_copy(update={"line": line(found)})
+    verdict, _ = file.assess()
+    file = file.model_copy(update={"verdict": verdict})
+    return file.model_copy(update={"line": result_line(file)})
 
 
 def _compare(options: argparse.Namespace) -> int:
-    """Print the comparison of result files, and draw it if there is an output."""
+    """Print the comparison of contest files, and draw it if there is an output."""
     compared = ranking.rank(options.compare)
     print(comparison(compared, options.markdown))
     if options.output is not None:
@@ -332,15 +353,15 @@ def _body(app: App, argv: list[str]) -> int:
         options.job.write_text(_measure_here(app, options).model_dump_json(), encoding="utf-8")
         return 0
     load = load_averages()
-    rows, code = _rows(app, options)
-    # If the first job has failed, there is nothing to write. If a later job has failed, the earlier rows are kept.
+    rows, code = _measure_rows(app, options)
+    # If the first job has failed, there is nothing to write. If a later job has failed, the earlier rows are written.
     if not rows:
         return code
-    found = _result_file(app, options, rows, load)
+    file = _contest_file(app, options, rows, load)
     try:
-        written = results.write(found, options.output)
+        written = results.write(file, options.output)
     finally:  # print the result even if the disk is full
-        print(summary(found))
+        print(summary(file))
     print(f"\n{path_for_stdout(written)}")
     if code:
         _say(f"the file has {pluralize(len(rows), 'row')}: the job of the next row ended with exit code {code}.")

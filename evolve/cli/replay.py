@@ -57,16 +57,16 @@ def _parser() -> Parser:
     return parser
 
 
-def _check(options: argparse.Namespace) -> environments.Mode | None:
-    """Return the drawing mode of environments; None if nothing is drawn.
+def _checked_mode(options: argparse.Namespace) -> environments.Mode | None:
+    """Return the mode in which the environment draws, "rgb_array" or "human"; None if nothing is drawn.
 
-    Raises InputError for options that cannot be fulfilled.
+    Raises InputError for incompatible options, and for a film or a window that cannot be made here.
     """
     if options.candidate is not None and (options.generations is not None or options.purpose is not None):
         raise InputError("--candidate", "no --generations, --held-out or --validation with it", "one of them")
+    by_number = options.generation, options.generations, options.candidate
     for name in ("connections", "member", "cell"):
-        others = options.generation, options.generations, options.candidate
-        if getattr(options, name) is not None and any(other is not None for other in others):
+        if getattr(options, name) is not None and any(number is not None for number in by_number):
             raise InputError(f"--{name}", "no --generation, --generations or --candidate with it", "one of them")
     # The condition `not … > 0` also refuses NaN.
     if options.seconds is not None and (options.video is None or not options.seconds > 0):
@@ -84,23 +84,24 @@ def _check(options: argparse.Namespace) -> environments.Mode | None:
 
 
 def _episodes(options: argparse.Namespace, run: store.Stored, experiment: Experiment) -> list[Episode]:
+    """Return the episodes that the options choose. Raises InputError if the file does not have them."""
     if options.generations is not None:
         if isinstance(run, store.StoredChampion):
             raise InputError("--generations", "a run file with it", f"{run.path}, a champion file")
         return champion_episodes(run, experiment, options.generations, options.episode)
-    which = GenomeChoice(None, options.connections, options.member, options.cell)
-    one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
-    return [choose_episode(run, experiment, *one, which)]
+    genome = GenomeChoice(None, options.connections, options.member, options.cell)
+    purpose = options.purpose or Purpose.EPISODE
+    return [choose_episode(run, experiment, options.generation, options.candidate, options.episode, purpose, genome)]
 
 
-def _unlogged(run: store.Stored, chosen: Episode) -> str:
-    """Return the reason why the log holds no return to compare an episode with."""
+def _why_not_logged(run: store.Stored, chosen: Episode) -> str:
+    """Return the reason why the log has no return of an episode."""
     if chosen.purpose is not Purpose.EPISODE:
         return f"the log has no such {chosen.purpose.title} episode of this genome"
     if chosen.generation < run.num_generations:
         return "nothing in the log: the candidate had left the race before this episode"
-    asked = f"candidate {chosen.candidate} has the genome that the strategy will ask for"
-    return f"nothing in the log: generation {chosen.generation} is not complete yet, and {asked}"
+    genome = f"candidate {chosen.candidate} has the genome that the strategy will ask for"
+    return f"nothing in the log: generation {chosen.generation} is not complete yet, and {genome}"
 
 
 def _compare(
@@ -110,28 +111,29 @@ def _compare(
 
     Return the difference in words; None if there is no difference, or if nothing was compared.
 
-    why_not: The reason not to compare; empty if the episode belongs to the run.
+    why_not: The reason why the episode is not compared; empty if it is an episode of the run.
     """
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
-    here, in_file = experiment.config.env.engine, config_of(run).env.engine
-    engine_here = f", engine {here}" if here != in_file else ""
+    engine, logged_engine = experiment.config.env.engine, config_of(run).env.engine
+    engine_text, logged_engine_text = "", ""
+    if engine != logged_engine:
+        engine_text, logged_engine_text = f", engine {engine}", f", engine {logged_engine}"
     env = environment_of(experiment, chosen)
     # The seed of the environment determines the values of randomized arguments.
     kwargs = environments.with_drawn_arguments(env, seed).kwargs
-    drawn = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
+    randomized = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
     steps = pluralize(int(results.lengths[0]), "step")
-    print(f"return {returned!r} in {steps} (environment seed {seed}{drawn}{engine_here})")
+    print(f"return {returned!r} in {steps} (environment seed {seed}{randomized}{engine_text})")
     if why_not:
         print(f"not compared with the log: {why_not}")
         return None
     if chosen.logged is None:
-        print(_unlogged(run, chosen))
+        print(_why_not_logged(run, chosen))
         return None
     # The return of a failed episode is NaN, and NaN is not equal to itself.
-    if returned != chosen.logged and not (np.isnan(returned) and np.isnan(chosen.logged)):
-        engine_there = f", engine {in_file}" if engine_here else ""
-        return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title}{engine_there})"
+    if not np.array_equal(returned, chosen.logged, equal_nan=True):
+        return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title}{logged_engine_text})"
     print("equal to the log, to the bit")
     return None
 
@@ -139,44 +141,52 @@ def _compare(
 def _play_all(
     run: store.Stored, experiment: Experiment, episodes: list[Episode], mode: environments.Mode | None, stop: StopFlag
 ) -> Iterator[EpisodeResults]:
-    """Play episodes one after another, and yield their results. Raises Stopped when the user has asked to stop."""
+    """Play episodes one after another, and yield their results. Raises Stopped when the user has asked to stop.
+
+    mode: The mode in which the environment draws; None to draw nothing.
+    """
 
     def check(step: int, _return: float) -> None:
         stop.check(f" in step {step}")
 
+    # An episode in a window takes long, so a stop ends it. Without a window, the episode is played to its end.
+    each_step = None if mode is None else check
     with closing(make_engine(experiment, episodes[0], mode)) as engine:
         for chosen in episodes:
             stop.check(f" before {chosen.title}")
-            yield play(run, experiment, chosen, engine, check if mode is not None else None)
+            yield play(run, experiment, chosen, engine, each_step)
 
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
-    mode = _check(options)
-    app.stop.plays_episodes = True  # restores handlers of signals that an environment of this process replaces
+    mode = _checked_mode(options)
+    app.stop.plays_episodes = True  # so it restores handlers of signals that an environment replaces
     run = store.read_any(store.one_run_file(options.file))
     changes = changes_of(options).without(config_of(run).env)
     experiment = reload(run, changes.env, changes.network)
     episodes = _episodes(options, run, experiment)
     # If EnvPool cannot draw an environment, Gymnasium plays another episode, which is not compared with the log.
-    shown, why_not = (experiment, "") if mode is None else video.drawable(experiment, mode)
-    played: Iterable[EpisodeResults]
+    played_experiment, why_not = (experiment, "") if mode is None else video.drawable(experiment, mode)
+    # Play the episodes. The results of a film are known when it is complete, and all others after each episode.
+    all_results: Iterable[EpisodeResults]
     if options.video is None:
-        played = _play_all(run, shown, episodes, mode, app.stop)
+        all_results = _play_all(run, played_experiment, episodes, mode, app.stop)
     else:
-        engine = "in Gymnasium" if why_not else options.engine and f"{options.engine} engine"
+        engine = f"{options.engine} engine" if options.engine else ""
+        if why_not:
+            engine = "in Gymnasium"
         about = "".join(f", {words}" for words in (episodes[0].which.title, engine, changes.settings) if words)
-        subjects = [video.Subject(run, shown, chosen, chosen.title, about) for chosen in episodes]
+        subjects = [video.Subject(run, played_experiment, chosen, chosen.title, about) for chosen in episodes]
         cut_after = options.seconds or math.inf
-        played = video.film_episodes(subjects, options.video, cut_after=cut_after, check=app.stop.check)
-    # The log has no episodes of a changed environment or network. With only another engine, the returns are compared.
+        all_results = video.film_episodes(subjects, options.video, cut_after=cut_after, check=app.stop.check)
+    # The log has no episodes of a changed environment or network. If only the engine is changed, returns are compared.
     if not why_not and (changes.settings or "id" in changes.env):
         why_not = f"an episode{changes.describe(config_of(run).env)}"
     differences = []
-    for chosen, results in zip(episodes, played, strict=True):
+    for chosen, results in zip(episodes, all_results, strict=True):
         if len(episodes) > 1:
             print(f"{chosen.title}: ", end="")
-        if (difference := _compare(run, shown, chosen, results, why_not)) is not None:
+        if (difference := _compare(run, played_experiment, chosen, results, why_not)) is not None:
             differences.append(difference)
     if options.video is not None:
         print(options.video)

@@ -1,7 +1,7 @@
-"""evolve report: write one HTML page about runs. The page needs no other file. `evolve run --report` does the same.
+"""evolve report: write one HTML page about runs. The page needs no other file.
 
-Without `--quick`, the ranks evaluate champions of each run again, and rank 0 films the best champion of each
-experiment.
+`evolve.analysis.html` makes the page. Without `--quick`, the ranks evaluate champions of each run again, and rank 0
+films the best champion of each experiment. `evolve run --report` calls `check` and, after its runs, `write_after_runs`.
 """
 
 import os
@@ -25,8 +25,8 @@ from evolve.training.experiment import PlannedRun
 from evolve.training.plan import threads_for
 
 _LIBRARIES = ("jinja2", "matplotlib", "PIL", "av", "gymnasium", "pygame", "Box2D")
-"""The modules of the libraries that make the page, and the films of exact tasks."""
-_MOST_SEEDS = 8  # in the name of a page
+"""The modules that make the page, and that draw exact tasks for the films."""
+_MOST_SEEDS = 8  # in the name of a page; of more seeds only the first and the last are in the name
 
 
 def _parser() -> Parser:
@@ -46,26 +46,31 @@ def _parser() -> Parser:
 
 
 def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = False) -> bool:
-    """Write the page about run files; return whether it has a film. With `quick`, no episode is played.
+    """Write the page about run files; return whether it has a film.
+
+    quick: Whether to play no episode. The page then has no film and no verification.
 
     Raises InputError if a file cannot be read or the page cannot be written, RunError if no run has a complete
     generation, and Stopped.
     """
-    check = app.stop.check
-    runs, groups = read_groups(files, check)
-    for note in deduplicate_seeds(groups)[1]:  # the page itself shows all runs
+    check_stop = app.stop.check
+    runs, groups = read_groups(files, check_stop)
+    # The page has all runs, but compares only one run of each seed. The notes name the others.
+    _, notes = deduplicate_seeds(groups)
+    for note in notes:
         say("report", note)
     if quick:
-        page, has_film = html.make_page(runs, groups, None, check)
+        page, has_film = html.make_page(runs, groups, None, check_stop)
     else:
-        number_of_runs = sum(len(group.runs) for group in groups)
-        with ReportProgress(number_of_runs) as progress:
-            page, has_film = html.make_page(runs, groups, partial(_summarize, app, progress), check)
+        num_begun = sum(len(group.runs) for group in groups)
+        with ReportProgress(num_begun) as progress:
+            page, has_film = html.make_page(runs, groups, partial(_summarize, app, progress), check_stop)
     html.save(page, output)
     return has_film
 
 
 def _summarize(app: App, progress: ReportProgress, run: StoredRun, with_film: bool) -> RunSummary:
+    """Play episodes of a run again, and show the progress on the terminal."""
     progress.start(run.path)
     coordinator = app.coordinator()
     coordinator.progress = progress.update
@@ -75,23 +80,24 @@ def _summarize(app: App, progress: ReportProgress, run: StoredRun, with_film: bo
 def path_for(runs: Sequence[PlannedRun]) -> Path:
     """Return the path of the page about runs, in the directory that contains all their files.
 
-    If the directory has other runs, as of other jobs of an array, the name has the seeds of these runs.
+    Other jobs, as of an array, may write runs to the same directories. The name of the page then has the seeds of
+    `runs`, so that each job has its own page.
     """
     # Relative paths without a common directory have the common path "".
     directory = Path(os.path.commonpath([run.path.parent for run in runs]) or ".")
-    own = {run.path for run in runs}
-    if all(path in own for run in runs for path in run.path.parent.glob("seed-*.h5")):
+    present = {path for run in runs for path in run.path.parent.glob("seed-*.h5")}
+    if present <= {run.path for run in runs}:
         return directory / "report.html"
     seeds = sorted({run.seed for run in runs})
-    named = "-".join(map(str, seeds)) if len(seeds) <= _MOST_SEEDS else f"{seeds[0]}-to-{seeds[-1]}"
-    return directory / f"report-seed-{named}.html"
+    seeds_text = "-".join(map(str, seeds)) if len(seeds) <= _MOST_SEEDS else f"{seeds[0]}-to-{seeds[-1]}"
+    return directory / f"report-seed-{seeds_text}.html"
 
 
 def can_check_later(runs: Sequence[PlannedRun]) -> bool:
     """Return whether `check` can wait until the first generation is complete.
 
-    The check imports libraries, which takes longer than the start of a run. The check can wait if the libraries are
-    installed and all environments are exact tasks. Other environments may be unable to draw.
+    The check imports libraries, which takes longer than the start of a run. It can wait if it will certainly succeed:
+    the libraries are installed, and all environments are exact tasks, which can always be drawn.
     """
     exact = all(run.experiment.config.env.engine == "exact" for run in runs)
     return exact and is_installed(*_LIBRARIES)
@@ -100,9 +106,9 @@ def can_check_later(runs: Sequence[PlannedRun]) -> bool:
 def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
     """Raise InputError if the page about runs cannot be made.
 
-    A library may be missing, the path may not be writable, or the trial frame of an environment may fail.
+    A library may be missing, the path may not be writable, or an environment may fail to draw a frame.
 
-    dry: Whether the command must not write. The path is then not checked, because that check writes a file.
+    dry: Whether this is a dry run, which writes nothing. The path is then not checked, because the check writes a file.
     """
     environments.draw_without_display()
     html.check_libraries()
@@ -110,7 +116,7 @@ def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
     if not dry:
         check_path(runs)
     envs = [run.experiment.config.env for run in runs]
-    # All seeds of an experiment have the same environment, and need one trial.
+    # Draw a frame of each distinct environment. All seeds of an experiment have the same one.
     distinct = {env.model_dump_json(): env for env in envs}
     for env in distinct.values():
         environments.try_drawing(env)
@@ -128,13 +134,14 @@ def write_after_runs(app: App, runs: Sequence[PlannedRun]) -> str:
 
     Raises Stopped, with the command that makes the page later, if a stop is requested.
     """
+    page = path_for(runs)
     # In the order of `evolve report DIR`, so that each experiment has the same colour on all pages and figures.
-    page, files = path_for(runs), sorted((run.path for run in runs), key=by_numbers)
+    files = sorted((run.path for run in runs), key=by_numbers)
     try:
         has_film = write_page(app, files, page)
-    except Stopped as why:
+    except Stopped as stop:
         later = command_line("report", *(files if len(files) == 1 else [page.parent]), "-o", page)
-        raise Stopped(f"{why}: the runs are complete, but not the report; make it with: {later}") from None
+        raise Stopped(f"{stop}: the runs are complete, but not the report; make it with: {later}") from None
     return sanitize(f"Report{' with film' if has_film else ''}: {page}", 4000)  # do not cut a long path
 
 
@@ -149,7 +156,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    """Return the threads of the runs, without a number of episodes. Raises InputError for wrong arguments."""
+    """Return the number of threads with which episodes are played. Raises InputError for wrong arguments."""
     arguments = _parser().parse_with_files(argv)
     if arguments.quick:
         raise InputError("--quick", "no --workers with it, because it plays no episode", "both")

@@ -37,7 +37,7 @@ def test_another_work_needs_another_version():
 def test_the_walker_is_the_benchmark_of_2020():
     from evolve.config import read_file
 
-    config = contest.scored_experiment("walker", contest.SIZES["large"], "auto").config
+    config = contest.timed_experiment("walker", contest.SIZES["large"], "auto").config
     preset = read_file(ROOT / "experiments" / "script-2020.toml")
     for section in ("population", "episodes", "generations", "env", "network", "strategy"):
         expected = preset[section]
@@ -47,7 +47,7 @@ def test_the_walker_is_the_benchmark_of_2020():
             assert {name: found[name] for name in expected} == expected
         else:
             assert found == expected
-    small = contest.scored_experiment("walker", contest.SIZES["small"], "auto").config
+    small = contest.timed_experiment("walker", contest.SIZES["small"], "auto").config
     assert (small.population, small.episodes, small.generations) == (138, 8, 5)
 
 
@@ -127,8 +127,8 @@ def test_the_first_difference_is_named():
     assert session.difference("trial", all_legs).startswith("pole, generation 0, candidate 0: ")
     tags = list(contest.golden()["sizes"]["trial"]["short"]["tags"])
     # The first half of a candidate's tag stands for its genome, the second half for its episodes.
-    for place, what in ((session.TAG // 2, "the same genome"), (0, "another genome")):
-        at = 7 * session.TAG + place
+    for place, what in ((session.TAG_DIGITS // 2, "the same genome"), (0, "another genome")):
+        at = 7 * session.TAG_DIGITS + place
         tags[1] = f"{tags[1][:at]}?{tags[1][at + 1 :]}"
         found = session.difference("trial", legs_with("short", tags))
         assert found.startswith("short, generation 1, candidate 7: ")
@@ -136,11 +136,11 @@ def test_the_first_difference_is_named():
 
 
 def test_when_times_agree():
-    assert not results.enough([10.0, 10.0], 8)
-    assert results.enough([10.0, 10.3, 10.2], 8)
-    assert not results.enough([10.0, 10.4, 10.2], 8)
-    assert results.enough([20.0, 10.4, 10.2, 10.3], 8)
-    assert results.enough([float(n + 1) for n in range(8)], 8)
+    assert not results.repeats_suffice([10.0, 10.0], 8)
+    assert results.repeats_suffice([10.0, 10.3, 10.2], 8)
+    assert not results.repeats_suffice([10.0, 10.4, 10.2], 8)
+    assert results.repeats_suffice([20.0, 10.4, 10.2, 10.3], 8)
+    assert results.repeats_suffice([float(n + 1) for n in range(8)], 8)
     assert results.score([20.0, 10.4, 10.2, 10.3]) == pytest.approx(10.35)
     assert results.spread([10.0, 11.0]) == pytest.approx(0.1)
 
@@ -196,14 +196,14 @@ def test_ratios_scaling_and_costs(tmp_path):
     one, two, three, four = compared.rows
     assert [row.ratio for row in compared.rows] == pytest.approx([2, 1, 1, 0.5])
     assert (one.speedup, two.speedup, four.speedup) == pytest.approx((1, 2, 2))
-    assert [row.price and row.price.of(row.measured.seconds) for row in (one, two, three)] == [
+    assert [row.price and row.price.cost(row.measured.seconds) for row in (one, two, three)] == [
         pytest.approx(0.082), pytest.approx(0.041), None]  # fmt: skip
     assert two.interval is None
     low, high = four.interval
     assert 0.45 < low < 0.5 < high < 0.55
     assert low * high == pytest.approx(0.25)
-    assert two.price.words(two.measured.seconds) == "$0.0410"
-    assert two.price.words(0) == "$0"
+    assert two.price.cost_in_words(two.measured.seconds) == "$0.0410"
+    assert two.price.cost_in_words(0) == "$0"
 
 
 def test_the_figure_tells_devices_apart_and_mixes_no_currencies(tmp_path):
@@ -214,7 +214,7 @@ def test_the_figure_tells_devices_apart_and_mixes_no_currencies(tmp_path):
         found["rows"] += [row | {"device": "GPU", "backend": "cupy"} for row in found["rows"]]
         paths.append(signed(tmp_path / f"{name}.json", found))
     compared = ranking.rank(paths)
-    assert [row.measured.title for row in compared.of("a")] == ["1 worker", "2 workers", "GPU", "GPU, 2 workers"]
+    assert [row.measured.title for row in compared.rows_of("a")] == ["1 worker", "2 workers", "GPU", "GPU, 2 workers"]
     top, bottom = ranking.draw(compared).subfigs
     stars = [line for line in top.axes[0].lines if line.get_marker() == "*"]
     assert [line.get_xdata().tolist() for line in stars] == [[1, 2], [1, 2]]
@@ -334,7 +334,7 @@ def test_the_benchmark_of_2020_is_extrapolated_unless_it_was_played(size, said, 
     if said is None:
         assert not whole
         return
-    steps = 100 if size == "large" else ranking.STEPS
+    steps = 100 if size == "large" else ranking.STEPS_OF_2020
     assert f"200 generations {said} {11 / 80 * steps:,.0f} s here" in whole
     assert ("extrapolation from 4 generations" in whole) == (size == "small")
     assert re.findall(r"[\d,]+ s \(\d+", whole)[-2:] == ["3,491 s (24", "6,666 s (64"]

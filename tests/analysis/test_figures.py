@@ -259,7 +259,7 @@ def connected(table, left, strength, observations=2):
     """The connections of a network with O = 2 and A = 1, as (source, tail, target, head, strength)."""
     network = networks.make(table, observations, 1)
     found = connections_of(network, np.array(left, np.bool_), np.array(strength, np.float32))
-    ends = (found.source, found.tail, found.target, found.head, found.strength)
+    ends = (found.source_layer, found.source_neuron, found.target_layer, found.target_neuron, found.strength)
     return found.sizes, list(zip(*(end.tolist() for end in ends), strict=True))
 
 
@@ -350,7 +350,7 @@ def test_the_strongest_of_each_matrix_are_drawn():
     weights = np.linspace(9, 1, network.num_weights, dtype=np.float32)  # those of the last layer are the smallest
     every = connections_of(network, np.ones(network.num_weights, np.bool_), weights)
     few = every.strongest(len(every) // 10)
-    assert [int((few.target == layer).sum()) for layer in (1, 2)] == [20, 7]
+    assert [int((few.target_layer == layer).sum()) for layer in (1, 2)] == [20, 7]
     assert few.connected[2]
     assert len(every.strongest(2 * len(every))) == len(every)
     assert len(every.strongest(0)) == 0

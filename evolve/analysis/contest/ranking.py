@@ -1,10 +1,9 @@
-"""The ranking of machines by their contest files: times and costs, as numbers and as a figure.
+"""The comparison of machines by their contest files: times and costs, as numbers and as a figure.
 
-`benchmark_2020` compares a machine with published times. A leg is a part of the contest: one task with one network and
-one strategy.
+`rank` reads files and returns compared rows. `draw` makes a figure of them. `benchmark_2020` compares a machine with
+times that were published in 2020. `evolve.analysis.contest` defines legs and passes, and `results` the files.
 """
 
-import itertools
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,36 +18,39 @@ from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, PAPER
 from evolve.errors import InputError, sanitize
 
-STEPS = 228_539_753
-"""The environment steps of the benchmark of 2020 (200 generations), with the seed of the contest size "large". Other
-seeds take other numbers of steps."""
+STEPS_OF_2020 = 228_539_753
+"""The environment steps of the 200 generations of the benchmark of 2020, counted with the seed of the contest size
+"large". The number depends on the seed."""
 _PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
 
-_MARKERS = "os^Dv<"
-# Heights in inches of the upper panels, a bar, a line of a name, the axes around the bars, and the figure's title.
-_LINES_HEIGHT, _ROW_HEIGHT, _NAME_HEIGHT, _AXES_HEIGHT, _TITLE_HEIGHT = 3.1, 0.42, 0.17, 0.9, 0.5
+_MARKERS = "os^Dv<"  # of matplotlib: one for each machine
+# Heights in inches.
+_CURVES_HEIGHT = 3.1  # of the upper panels
+_BAR_HEIGHT = 0.42  # of a bar and the space around it
+_NAME_LINE_HEIGHT = 0.17  # of one line of a name
+_AXES_HEIGHT = 0.9  # of the titles and the x axes of the lower panels
+_TITLE_HEIGHT = 0.5  # of the title of the figure
 _MOST_LABELS = 10  # along the axis of workers
 _NAME_CHARACTERS = 26  # in each line of a name beside a bar; a name in the legend may have twice as many
 # The box behind a number hides the lines that would cross the number.
-_BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
+_NUMBER_BOX = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
 _AXIS_LENGTH = 1.25  # times the longest bar, to leave space for the numbers beside the bars
 
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row of a contest file, compared with the rows of other files. A row is a measurement (`ContestRow`).
+    """A measurement of a machine (`ContestRow`), compared with the fastest row of the first machine, the reference.
 
     A machine has a row for each timed number of workers, and a row for its GPU.
 
     Attributes:
-        machine: The unique name of its machine.
+        machine: The name of the machine. No two machines of a ranking have the same name.
         measured: The measurement.
-        verdict: The verdict on its file, by `ContestFile.assess`.
+        verdict: The verdict on the contest file of the machine, by `ContestFile.assess`.
         speedup: The time of one worker on the machine's processor, divided by the time of this row. None if one worker
-            was not timed there.
-        price: The price of an hour of its machine, if it was given.
-        ratio: The geometric mean of the times of its repeats, divided by the geometric mean of the reference. The
-            reference is the fastest row of the first machine.
+            was not timed.
+        price: The price of an hour of the machine; None if no price was given.
+        ratio: The geometric mean of the times of this row's repeats, divided by the same mean of the reference.
         interval: The 95 % interval of the ratio; None for the reference, and for a single repeat.
     """
 
@@ -74,15 +76,15 @@ class ContestRanking:
         """The names of the machines, in the order of their files."""
         return list(dict.fromkeys(row.machine for row in self.rows))
 
-    def of(self, machine: str) -> list[RankedRow]:
+    def rows_of(self, machine: str) -> list[RankedRow]:
         """Return the rows of a machine."""
         return [row for row in self.rows if row.machine == machine]
 
 
 def rank(paths: Sequence[Path]) -> ContestRanking:
-    """Compare the contests in files. The rows keep the order of the files.
+    """Compare the machines of contest files. The rows keep the order of the files.
 
-    Raises InputError if `results.read` does, or if a file has another version, size or work than the first one.
+    Raises InputError if a file cannot be read, or has another version, size or work than the first one.
     """
     files = [results.read(path) for path in paths]
     first = files[0]
@@ -96,127 +98,139 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
         if difference := results.leg_difference(first.legs, other.legs):
             raise InputError(str(path), f"the work of {paths[0]}", f"different work ({difference})")
     names = _distinct([file.name for file in files])
-    rows = [row for name, file in zip(names, files, strict=True) for row in ranked(name, file, first.best)]
+    rows: list[RankedRow] = []
+    for name, file in zip(names, files, strict=True):
+        rows += rank_rows(name, file, first.best)
     return ContestRanking(first.contest, first.size, tuple(rows))
 
 
-def ranked(name: str, file: results.ContestFile, reference: results.ContestRow) -> list[RankedRow]:
-    """Return the rows of a file, compared with a reference."""
+def rank_rows(machine: str, file: results.ContestFile, reference: results.ContestRow) -> list[RankedRow]:
+    """Return the rows of a machine's file, compared with a reference."""
     # Speed-ups are relative to one worker on the processor, not on a GPU.
     one_worker = next((row for row in file.rows if row.workers == 1 and not row.device), None)
     verdict, _ = file.assess()
     rows = []
     for row in file.rows:
         speedup = None if one_worker is None else one_worker.seconds / row.seconds
-        times = np.array(row.times), np.array(reference.times)
-        ratio = statistics.geometric_ratio(*times)
-        interval = None if row is reference else statistics.ratio_interval(*times)
-        rows.append(RankedRow(name, row, verdict, speedup, file.price, ratio, interval))
+        times, reference_times = np.array(row.times), np.array(reference.times)
+        ratio = statistics.geometric_ratio(times, reference_times)
+        interval = None if row is reference else statistics.ratio_interval(times, reference_times)
+        rows.append(RankedRow(machine, row, verdict, speedup, file.price, ratio, interval))
     return rows
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return distinct names. A name that occurs more than once gets a number."""
-    found: list[str] = []
+    """Return the names, with a number after each name that occurs more than once: "a #1" and "a #2"."""
+    distinct: list[str] = []
     for name in names:
         if names.count(name) == 1:
-            found.append(name)
-        else:
-            numbered = (f"{name} #{number}" for number in itertools.count(1))
-            found.append(next(each for each in numbered if each not in (*names, *found)))
-    return found
+            distinct.append(name)
+            continue
+        number = 1
+        while f"{name} #{number}" in (*names, *distinct):
+            number += 1
+        distinct.append(f"{name} #{number}")
+    return distinct
 
 
 def benchmark_2020(file: results.ContestFile, row: results.ContestRow) -> str:
-    """Return in words the time that the workers of a row take for the benchmark of 2020, and the published times.
+    """Return a sentence with the published times of the benchmark of 2020, and the time that a row's workers take.
 
-    The time follows from the seconds per environment step. The first generation is not timed, so its steps are assumed
-    to take the mean time of all others. The text is empty if the leg of the walker was not timed, or had another
-    population.
+    This time follows from the seconds per environment step. The first generation is not timed, so its steps are assumed
+    to take as long as all other steps. The text is empty if the leg "walker" was not timed, or had another population.
     """
-    leg = row.legs.get(contest.WALKER)
-    large = contest.LEGS[contest.WALKER]  # in the size "large"
+    walker = row.legs.get(contest.WALKER)
+    large = contest.LEGS[contest.WALKER]  # the settings of the benchmark, in the size "large"
     population, generations = contest.SIZES[file.size].walker
-    if leg is None or not leg.timed_steps or population != large["population"]:
+    if walker is None or not walker.timed_steps or population != large["population"]:
         return ""
-    seconds_per_step = results.score([repeat.legs[contest.WALKER] for repeat in row.repeats]) / leg.timed_steps
+    seconds_per_step = results.score([repeat.legs[contest.WALKER] for repeat in row.repeats]) / walker.timed_steps
     if generations == large["generations"]:
-        took = f"took {seconds_per_step * leg.steps:,.0f} s here"
+        took = f"took {seconds_per_step * walker.steps:,.0f} s here"
     else:
-        source = f"an extrapolation from {generations - 1} generations, by steps"
-        took = f"would take about {seconds_per_step * STEPS:,.0f} s here ({source})"
+        basis = f"an extrapolation from {generations - 1} generations, by steps"
+        took = f"would take about {seconds_per_step * STEPS_OF_2020:,.0f} s here ({basis})"
     return f"walker, the benchmark of 2020: {large['generations']} generations {took}; published in 2020: {_PUBLISHED}"
 
 
 @style.styled
 def draw(ranking: ContestRanking) -> Any:
-    """Return the figure of a ranking: curves of time and speed-up over workers; below them, bars of time ratios and
-    of costs."""
-    # The bars show only the fastest row of each machine.
-    best = [min(ranking.of(machine), key=lambda row: row.measured.seconds) for machine in ranking.machines]
-    # Costs in several currencies have no common axis.
-    priced = len({row.price.currency for row in best if row.price is not None}) == 1
-    # The upper part of the figure has lines. The lower part has a row of bars for each machine.
+    """Return the figure of a ranking.
+
+    The upper panels have curves of time and speed-up over workers. The lower panels have bars of time ratios and costs,
+    one for the fastest row of each machine.
+    """
+    fastest = [min(ranking.rows_of(machine), key=lambda row: row.measured.seconds) for machine in ranking.machines]
     names = [
-        textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.measured.title)}", _NAME_CHARACTERS) for row in best
+        textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.measured.title)}", _NAME_CHARACTERS) for row in fastest
     ]
-    lines = 1 + max(name.count("\n") for name in names)
-    below = _AXES_HEIGHT + max(_ROW_HEIGHT, 0.08 + _NAME_HEIGHT * lines) * len(best)
-    figure = style.new_figure(_LINES_HEIGHT + below + _TITLE_HEIGHT)
-    top, bottom = figure.subfigures(2, 1, height_ratios=(_LINES_HEIGHT, below))
-    _draw_lines(top, ranking)
-    panels = bottom.subplots(1, 2 if priced else 1, squeeze=False, gridspec_kw={"wspace": 0.08})
-    _draw_bars(panels[0], best, names)
+    # Costs need an axis of one currency.
+    currencies = {row.price.currency for row in fastest if row.price is not None}
+    # A bar is as high as the longest name, with a small gap.
+    most_lines = 1 + max(name.count("\n") for name in names)
+    bar_height = max(_BAR_HEIGHT, _NAME_LINE_HEIGHT * most_lines + 0.08)
+    bars_height = _AXES_HEIGHT + bar_height * len(fastest)
+    figure = style.new_figure(_CURVES_HEIGHT + bars_height + _TITLE_HEIGHT)
+    top, bottom = figure.subfigures(2, 1, height_ratios=(_CURVES_HEIGHT, bars_height))
+    _draw_curves(top, ranking)
+    panels = bottom.subplots(1, 2 if len(currencies) == 1 else 1, squeeze=False, gridspec_kw={"wspace": 0.08})[0]
+    _draw_ratios(panels[0], fastest, names)
+    if len(panels) > 1:
+        _draw_costs(panels[1], fastest)
     style.set_title(figure, f"Contest of size {ranking.size}: the same work, proved by digests")
     return figure
 
 
-def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
+def _draw_curves(figure: Any, ranking: ContestRanking) -> None:
     """Draw seconds and speed-up over workers."""
     time, speed = figure.subplots(1, 2)
-    most = max(row.measured.workers for row in ranking.rows)
     for n, machine in enumerate(ranking.machines):
-        # Machines of one colour have different markers.
+        # After each round of the colours the markers shift by one, so machines of one colour have different markers.
         marker = _MARKERS[(n + n // len(COLOURS)) % len(_MARKERS)]
-        look = {"color": COLOURS[n % len(COLOURS)], "marker": marker, "ms": 5.5}
-        of_machine = sorted(ranking.of(machine), key=lambda row: row.measured.workers)
-        for device in sorted({row.measured.device for row in of_machine}):
-            rows = [row for row in of_machine if row.measured.device == device]
+        appearance = {"color": COLOURS[n % len(COLOURS)], "marker": marker, "ms": 5.5}
+        machine_rows = sorted(ranking.rows_of(machine), key=lambda row: row.measured.workers)
+        for device in sorted({row.measured.device for row in machine_rows}):
+            rows = [row for row in machine_rows if row.measured.device == device]
             workers = [row.measured.workers for row in rows]
             seconds = [row.measured.seconds for row in rows]
-            if device:
-                label = f"{_shortened(machine)}:\n{_shortened(device)}"
-                time.plot(workers, seconds, **look | {"marker": "*", "ms": 11, "ls": ":"}, label=label)
+            if device:  # a GPU has stars, without error bars and without speed-up
+                label = f"{_legend_name(machine)}:\n{_legend_name(device)}"
+                time.plot(workers, seconds, **appearance | {"marker": "*", "ms": 11, "ls": ":"}, label=label)
                 continue
             # The error bars reach from the shortest to the longest repeat. The point is the median.
             shorter = [row.measured.seconds - min(row.measured.times) for row in rows]
             longer = [max(row.measured.times) - row.measured.seconds for row in rows]
-            time.errorbar(workers, seconds, [shorter, longer], **look, capsize=3, label=_shortened(machine))
+            time.errorbar(workers, seconds, [shorter, longer], **appearance, capsize=3, label=_legend_name(machine))
             if rows[0].speedup is not None:
-                speed.plot(workers, [row.speedup for row in rows], **look)
-    # If no row has two workers, the line still needs two ends.
-    ideal = [1, max(most, 2)]
+                speed.plot(workers, [row.speedup for row in rows], **appearance)
+    # A line needs two ends, even if only one worker was timed.
+    most_workers = max(2, *(row.measured.workers for row in ranking.rows))
+    ideal = [1, most_workers]
     speed.plot(ideal, ideal, color=FAINT, ls=":", lw=1.2, zorder=1, label="ideal: speed-up equals workers")
-    _label(time, "Time of one pass", "seconds", ranking)
-    _label(speed, "Speed-up against one worker", "times as fast", ranking)
+    _set_axes(time, "Time of one pass", "seconds", ranking)
+    _set_axes(speed, "Speed-up against one worker", "times as fast", ranking)
     # Both panels share a legend. A machine has a label only in the panel of times.
-    lines = [line for panel in (time, speed) for line in panel.get_legend_handles_labels()[0]]
+    lines = [*time.get_legend_handles_labels()[0], *speed.get_legend_handles_labels()[0]]
     figure.legend(lines, [line.get_label() for line in lines], loc="outside lower left", ncols=2, fontsize=8.5)
 
 
-def _shortened(machine: str) -> str:
-    return style.legend_label(sanitize(machine, 2 * _NAME_CHARACTERS))
+def _legend_name(name: str) -> str:
+    """Return the name of a machine or of a device, cut for the legend."""
+    return style.legend_label(sanitize(name, 2 * _NAME_CHARACTERS))
 
 
-def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
+def _set_axes(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
+    """Set the title of a panel of curves, and the scales, ticks and labels of its axes."""
     ticker = style.matplotlib("ticker")
     panel.set(title=title, xlabel="workers", ylabel=unit, yscale="log")
     panel.set_xscale("log", base=2)
-    # Only the numbers of workers that were timed have ticks. Where ticks are close, some have no label.
+    # Only 1 and the timed numbers of workers have ticks. The logarithmic axis has `_MOST_LABELS` equal parts. A tick
+    # that is closer than one part to the last label has no label.
     ticks = sorted({row.measured.workers for row in ranking.rows} | {1})
+    least_factor = ticks[-1] ** (1 / _MOST_LABELS)
     labelled = ticks[:1]
     for tick in ticks:
-        if tick >= labelled[-1] * ticks[-1] ** (1 / _MOST_LABELS):
+        if tick >= labelled[-1] * least_factor:
             labelled.append(tick)
     panel.set_xticks(ticks, [str(tick) if tick in labelled else "" for tick in ticks])
     panel.xaxis.set_minor_locator(ticker.NullLocator())
@@ -226,44 +240,45 @@ def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
     panel.margins(x=0.08, y=0.12)
 
 
-def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow], names: Sequence[str]) -> None:
-    """Draw the ratio of each machine's fastest row to the first machine's fastest row, and the cost."""
-    # The ratio of each machine, with its interval as a line across the end of the bar.
-    ratio = panels[0]
-    ratio.set(title="Shortest time, relative to the first", xlabel="ratio, with its 95 % interval")
-    ends = [max(row.ratio, row.interval[1] if row.interval else 0.0) for row in best]
-    _bars(ratio, [row.ratio for row in best], [f"{row.ratio:.3f}" for row in best], ends, names)
-    for y, row in enumerate(best):
+def _draw_ratios(panel: Any, fastest: Sequence[RankedRow], names: Sequence[str]) -> None:
+    """Draw the ratio of each machine, with its interval as a line across the end of the bar."""
+    panel.set(title="Shortest time, relative to the first", xlabel="ratio, with its 95 % interval")
+    ends = [max(row.ratio, row.interval[1] if row.interval else 0.0) for row in fastest]
+    _draw_bars(panel, [row.ratio for row in fastest], [f"{row.ratio:.3f}" for row in fastest], ends, names)
+    for y, row in enumerate(fastest):
         if row.interval is not None:
-            ratio.plot(row.interval, (y, y), color=INK, lw=1.4, marker="|", ms=7)
-    ratio.axvline(1, color=FAINT, lw=1, ls=":")
-    if len(panels) > 1:
-        # The cost. `draw` makes this panel only if there are prices, all in one currency.
-        cost = panels[1]
-        cost.set(title="Cost of one pass", xlabel="price of an hour × time")
-        priced = [(row.price, row.measured.seconds) for row in best]
-        costs = [0.0 if price is None else price.of(seconds) for price, seconds in priced]
-        texts = ["no price" if price is None else price.words(seconds) for price, seconds in priced]
-        _bars(cost, costs, texts, costs, [""] * len(best))
-        cost.set_xticks([])
+            panel.plot(row.interval, (y, y), color=INK, lw=1.4, marker="|", ms=7)
+    panel.axvline(1, color=FAINT, lw=1, ls=":")
 
 
-def _bars(
+def _draw_costs(panel: Any, fastest: Sequence[RankedRow]) -> None:
+    """Draw the cost of one pass on each machine."""
+    panel.set(title="Cost of one pass", xlabel="price of an hour × time")
+    costs, texts = [], []
+    for row in fastest:
+        seconds = row.measured.seconds
+        costs.append(0.0 if row.price is None else row.price.cost(seconds))
+        texts.append("no price" if row.price is None else row.price.cost_in_words(seconds))
+    _draw_bars(panel, costs, texts, costs, [""] * len(fastest))
+    panel.set_xticks([])
+
+
+def _draw_bars(
     panel: Any, values: Sequence[float], texts: Sequence[str], ends: Sequence[float], names: Sequence[str]
 ) -> None:
     """Draw a bar for each value, with its name to the left and its text to the right.
 
-    ends: The right ends of the bars and their intervals, on the axis of the values.
+    ends: The right end of each bar or of its interval, on the axis of the values. The text begins there.
     """
-    places = range(len(values))
-    panel.barh(places, values, 0.55, color=[COLOURS[n % len(COLOURS)] for n in places], alpha=0.85)
+    rows = range(len(values))
+    panel.barh(rows, values, 0.55, color=[COLOURS[n % len(COLOURS)] for n in rows], alpha=0.85)
     # All costs may be 0, but the axis needs a length.
-    widest = max(ends) or 1.0
+    longest = max(ends) or 1.0
     for y, (end, text) in enumerate(zip(ends, texts, strict=True)):
-        panel.text(end + 0.03 * widest, y, text, va="center", fontsize=8.5, bbox=_BEHIND)
-    panel.set_yticks(places, names)
+        panel.text(end + 0.03 * longest, y, text, va="center", fontsize=8.5, bbox=_NUMBER_BOX)
+    panel.set_yticks(rows, names)
     # The y axis points down, so that the first machine is at the top.
     panel.set_ylim(len(values) - 0.4, -0.6)
-    panel.set_xlim(0, _AXIS_LENGTH * widest)
+    panel.set_xlim(0, _AXIS_LENGTH * longest)
     panel.grid(False, axis="y")
     panel.tick_params(axis="y", length=0)

@@ -1,10 +1,10 @@
-"""The results of a contest and their file: JSON with a signature, a checksum by which a reader notices an edit.
+"""The contest file: the results of one machine, as JSON with a signature. By this checksum a reader notices an edit.
 
-A contest plays six experiments, its *legs*. A *repeat* plays all legs one or more times, and times them.
+A `ContestFile` has a `ContestRow` for each measured number of workers, and for a GPU. A row has several `Repeat`s, each
+with one or more timed passes. A pass plays all legs once, see `evolve.analysis.contest`.
 """
 
 import hashlib
-import itertools
 import json
 import math
 import re
@@ -26,44 +26,44 @@ MAX_SPREAD = 0.035
 """The last three repeats agree if their spread is at most this, see `spread`."""
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
 """The verdicts, see `ContestFile.assess`."""
-_PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")
-_LARGEST = 2**24  # bytes of a file; a contest file is much smaller
+_PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")  # a currency, and a number per hour
+_MAX_BYTES = 2**24  # of a file; a contest file is much smaller
 _SIGNATURE = "signature"
 
 
-def enough(seconds: Sequence[float], most: int) -> bool:
-    """Return whether the repeats suffice: the last three agree, or there are `most` repeats."""
-    return len(seconds) >= most or agree(seconds)
+def repeats_suffice(seconds: Sequence[float], most_repeats: int) -> bool:
+    """Return whether repeats with these times suffice: the last three agree, or no more repeats are allowed."""
+    return len(seconds) >= most_repeats or repeats_agree(seconds)
 
 
-def agree(seconds: Sequence[float]) -> bool:
-    """Return whether the last three repeats agree."""
+def repeats_agree(seconds: Sequence[float]) -> bool:
+    """Return whether the times of the last three repeats agree."""
     return len(seconds) >= MIN_REPEATS and spread(seconds[-MIN_REPEATS:]) <= MAX_SPREAD
 
 
 def spread(seconds: Sequence[float]) -> float:
-    """Return the difference of the longest and the shortest repeat, as a share of the shortest."""
+    """Return the difference between the longest and the shortest of some times, as a share of the shortest."""
     return max(seconds) / min(seconds) - 1
 
 
 def score(seconds: Sequence[float]) -> float:
-    """Return the score: the median of all repeats."""
+    """Return the median of the times of all repeats, the score."""
     return statistics.median(seconds)
 
 
 class StoredPart(BaseModel):
-    """Base of all parts of a file: immutable, without unknown fields. Numbers that no contest has are refused."""
+    """Base of all parts of a file: immutable. Unknown fields, NaN and infinity are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class LegDigest(StoredPart):
-    """The result of a leg.
+    """The amount of work in a leg, and digests that identify it.
 
     digest: identifies every bit of the leg.
-    marks: the first digits of the digests after every `every` generations, and after the last generation.
+    marks: the first digits of the running digest after every `every` generations, and after the last generation.
     every: the number of generations from one mark to the next. The last mark may follow after fewer generations.
-    steps: environment steps.
+    steps: the number of environment steps.
     timed_steps: the steps without the first generation, which is not timed; None in files of version 1.
     episodes: the number of episodes.
     """
@@ -77,20 +77,18 @@ class LegDigest(StoredPart):
 
 
 class Repeat(StoredPart):
-    """One timed repeat.
+    """One timed repeat. Fields without a value could not be measured.
 
-    All numbers but `passes` and `load` are means over the repeat.
-
-    seconds: the seconds of one pass of all legs.
+    seconds: the mean time of a pass.
     passes: the number of passes.
-    legs: the seconds of each leg in one pass.
-    playing: the number of cores that the playing processes kept busy.
-    machine_busy: the number of busy cores on rank 0's host, by all processes.
-    stolen: the number of cores that the hypervisor of this virtual machine gave to others.
-    load: the load average at the end.
+    legs: the mean time of each leg, in seconds.
+    playing: the mean number of cores that the playing processes kept busy.
+    machine_busy: the mean number of cores on rank 0's host that all processes kept busy.
+    stolen: the mean number of cores that the hypervisor gave to other virtual machines.
+    load: the load average of the host at the end of the repeat.
     """
 
-    seconds: Annotated[float, Field(gt=1e-6, lt=1e9)]  # times are divided by one another
+    seconds: Annotated[float, Field(gt=1e-6, lt=1e9)]  # because ratios of times must be finite
     passes: int
     legs: dict[str, float]
     playing: float
@@ -100,16 +98,16 @@ class Repeat(StoredPart):
 
 
 class ContestRow(StoredPart):
-    """The result of one number of workers, or of a GPU.
+    """The result of one number of workers on processors, or on a GPU.
 
     workers: the number of processes that played.
     hosts: the number of ranks on each host, in the order of their first ranks.
     mpi: the MPI library between the ranks.
     backend: the back end of the networks.
-    device: the GPU, or "".
-    known: the digest of a short run of each leg (`contest.known_experiment`); empty if these runs were left out.
-    legs: the result of each leg in the timed repeats.
-    repeats: all repeats.
+    device: the name of the GPU, or "".
+    known: the digest of the known run of each leg (`contest.known_experiment`); empty if known runs were left out.
+    legs: the work of each leg in a timed pass.
+    repeats: the timed repeats, in order.
     """
 
     workers: Annotated[int, Field(ge=1, lt=2**20)]
@@ -123,27 +121,27 @@ class ContestRow(StoredPart):
 
     @property
     def times(self) -> list[float]:
-        """Seconds of each repeat."""
+        """The time of a pass in each repeat, in seconds."""
         return [repeat.seconds for repeat in self.repeats]
 
     @property
     def seconds(self) -> float:
-        """The score."""
+        """The score: the median of `times`."""
         return score(self.times)
 
     @property
     def spread(self) -> float:
-        """The spread of all repeats, see `spread`."""
+        """The spread of `times`, see the function `spread`."""
         return spread(self.times)
 
     @property
     def agrees(self) -> bool:
         """Whether the last three repeats agree. If not, the repeats ended at their largest number."""
-        return agree(self.times)
+        return repeats_agree(self.times)
 
     @property
     def title(self) -> str:
-        """The workers, the device, or both, in words. One worker with a device is not mentioned."""
+        """The device and the number of workers, in words. A single worker with a device is not mentioned."""
         if self.device and self.workers == 1:
             return self.device
         hosts = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
@@ -152,21 +150,21 @@ class ContestRow(StoredPart):
 
 
 class Price(StoredPart):
-    """The price of an hour of the machine. currency: printable; may be ""."""
+    """The price of an hour of the machine. currency: a sign or word before the number, such as "$"; may be ""."""
 
     currency: Annotated[str, Field(pattern=r"^[^\pC\pZ]*$")]
     hour: Annotated[float, Field(ge=0, lt=1e7)]
 
-    def of(self, seconds: float) -> float:
-        """Return the price of some seconds."""
+    def cost(self, seconds: float) -> float:
+        """Return the cost of some seconds."""
         return self.hour * seconds / 3600
 
-    def words(self, seconds: float) -> str:
-        """Return the price of some seconds with at least three significant digits: "$0.0107"."""
-        price = self.of(seconds)
-        # A price of 0.0107 has the decimal exponent -2, so three significant digits need four decimals.
-        decimals = max(2, 2 - math.floor(math.log10(price))) if price else 0
-        return f"{self.currency}{price:,.{decimals}f}"
+    def cost_in_words(self, seconds: float) -> str:
+        """Return the cost of some seconds with the currency and at least three significant digits: "$0.0107"."""
+        cost = self.cost(seconds)
+        # A cost of 0.0107 has the decimal exponent -2, so three significant digits need four decimals.
+        decimals = max(2, 2 - math.floor(math.log10(cost))) if cost else 0
+        return f"{self.currency}{cost:,.{decimals}f}"
 
 
 class ContestFile(StoredPart):
@@ -176,12 +174,12 @@ class ContestFile(StoredPart):
     size: the name of the contest's size.
     name: the name of the machine.
     date: the time of the end, in UTC.
-    verdict: `VALIDATED` or `UNVERIFIED`. A reader of the file assesses the rows again.
-    line: the result in one line.
-    price: the price of an hour of the machine, if it was given.
+    verdict: `VALIDATED` or `UNVERIFIED`, as assessed by the machine. A reader assesses the rows again.
+    line: the result in one line, for quotation.
+    price: the price of an hour of the machine; None if no price was given.
     load_before: the load averages over 1, 5 and 15 minutes before the contest.
     system: the machine and its software.
-    rows: the measurements.
+    rows: the measurements, in order.
     """
 
     contest: int
@@ -197,21 +195,25 @@ class ContestFile(StoredPart):
 
     @property
     def best(self) -> ContestRow:
-        """The row of the shortest time."""
+        """The row with the shortest time."""
         return min(self.rows, key=lambda row: row.seconds)
 
     @property
     def legs(self) -> Mapping[str, LegDigest]:
-        """The results of the legs in the first row. Other rows must have the same, see `assess`."""
+        """The work of each leg in the first row. All other rows must have equal work, see `assess`."""
         return self.rows[0].legs
 
     def assess(self) -> tuple[str, str]:
-        """Return the verdict and its reason; the reason of `VALIDATED` is ""."""
-        version = self.contest  # a field; `contest` alone is the module
+        """Return the verdict and its reason.
+
+        The verdict is `DIFFERENT` if the rows have different work or a known run has a wrong digest, `UNVERIFIED` if
+        known runs were left out, and otherwise `VALIDATED`, whose reason is "".
+        """
         for row in self.rows:
-            if found := leg_difference(self.legs, row.legs):
-                return DIFFERENT, f"{row.title} against {self.rows[0].title}: {found}"
-            if row.known and row.known != contest.known_digests(self.size, version):
+            if difference := leg_difference(self.legs, row.legs):
+                return DIFFERENT, f"{row.title} against {self.rows[0].title}: {difference}"
+            # `self.contest` is the version of the file, and `contest` is the module.
+            if row.known and row.known != contest.known_digests(self.size, self.contest):
                 return DIFFERENT, f"{row.title}: not the known digests"
         for row in self.rows:
             if not row.known:
@@ -220,19 +222,20 @@ class ContestFile(StoredPart):
 
 
 def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest]) -> str:
-    """Return the first difference between two sets of the same legs in words; "" if they are equal."""
+    """Return the first leg in which two passes differ, and the generations, in words; "" if the passes are equal."""
     for leg, one in ours.items():
         other = theirs[leg]
         if one.digest != other.digest:
-            # A mark depends on all generations so far, so the first different mark bounds the first difference.
+            # A mark depends on all generations so far, so the first difference is in a generation of the first
+            # different mark. A pass may have more generations, and thus more marks, than the other.
             pairs = zip(one.marks, other.marks, strict=False)
             place = next((n for n, (mark, other_mark) in enumerate(pairs) if mark != other_mark), None)
-            if place is None:  # all common marks are equal, so one leg has more generations
+            if place is None:  # all common marks are equal
                 return f"{leg}, after its last mark"
             first, last = place * one.every, (place + 1) * one.every - 1
             if first == last:
                 return f"{leg}, generation {first}"
-            if place + 1 == len(one.marks):  # the last mark covers all remaining generations
+            if place + 1 == len(one.marks):  # the last mark may cover fewer generations
                 return f"{leg}, generation {first} or later"
             return f"{leg}, generations {first} to {last}"
     return ""
@@ -240,11 +243,12 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
 
 def read_price(text: str) -> Price:
     """Return a price such as "1.28/h" or "$1.28/h". Raises InputError for another text."""
-    found = _PRICE.fullmatch(text)
+    match = _PRICE.fullmatch(text)
     # A text that is not printable may hold a lone surrogate, which cannot be written to a UTF-8 file.
-    if found is None or not text.isprintable():
+    if match is None or not text.isprintable():
         raise InputError("--price", 'a price of an hour, such as "1.28/h" or "$1.28/h"', text)
-    return Price(currency=found[1], hour=float(found[2]))
+    currency, hour = match.groups()
+    return Price(currency=currency, hour=float(hour))
 
 
 def signature(contents: dict[str, Any]) -> str:
@@ -260,18 +264,20 @@ def check_new(path: Path) -> None:
     disk.check_writable(path, (".json",))
 
 
-def write(found: ContestFile, path: Path) -> Path:
-    """Write a signed file and return its path, which has a number if `path` exists by now.
+def write(file: ContestFile, path: Path) -> Path:
+    """Write a contest file with its signature. Return its path: `path`, or with a number if `path` exists by now.
 
     Raises InputError if the file cannot be written.
     """
     # Another contest may have taken the name meanwhile. A long contest must not lose its result for that.
-    numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
-    path = next(candidate for candidate in itertools.chain([path], numbered) if not candidate.exists())
-    contents = found.model_dump(mode="json")
+    free, number = path, 1
+    while free.exists():
+        number += 1
+        free = path.with_stem(f"{path.stem}-{number}")
+    contents = file.model_dump(mode="json")
     contents[_SIGNATURE] = signature(contents)
-    disk.write_output(path, f"{json.dumps(contents, indent=1, ensure_ascii=False)}\n".encode())
-    return path
+    disk.write_output(free, f"{json.dumps(contents, indent=1, ensure_ascii=False)}\n".encode())
+    return free
 
 
 def read(path: Path) -> ContestFile:
@@ -307,7 +313,7 @@ def read(path: Path) -> ContestFile:
 
 def _contents(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.stat().st_size > _MAX_BYTES:
             raise InputError(str(path), "a contest file", f"{path.stat().st_size:,} bytes")
         contents = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

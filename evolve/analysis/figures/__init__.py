@@ -1,7 +1,7 @@
-"""Figures: curves, comparisons, returns, load, and networks of champions.
+"""Figures of runs: curves, comparisons, returns, load, fronts, archives, and networks of champions.
 
-Each `draw_…` function returns a matplotlib figure. `save` writes a figure, and `to_svg` prepares it for a page.
-matplotlib comes with the extra `plot`. Only `style` imports it.
+Each `draw_…` function takes runs or groups of runs, and returns a matplotlib figure. `save` writes a figure, and
+`to_svg` prepares it for an HTML page. Only `style`, the common style, imports matplotlib, from the extra `plot`.
 """
 
 from evolve.analysis.figures.comparison import (

@@ -1,4 +1,8 @@
-"""Figures of the scores of groups, the returns, load and fronts of runs, and the archive of a run."""
+"""The other figures of runs: `draw_comparison`, `draw_returns`, `draw_load`, `draw_front` and `draw_archive`.
+
+They show the scores of groups of runs, the held-out returns of champions, the load of ranks, the fronts of runs of
+nsga2, and the archive of a run of map-elites. `curves` has the figure over generations.
+"""
 
 import textwrap
 from collections.abc import Sequence
@@ -27,18 +31,19 @@ _TITLE_CHARACTERS = 50  # in one line of the title of a panel
 _NOTE_CHARACTERS = 118  # in one line of a note
 # The header of each column of numbers beside a panel, and its least width in inches.
 _COLUMNS = (("mean", 0.75), ("95 % interval", 1.4), ("against {}", 1.05))  # {}: the reference of the ranking
-_DIGIT = 0.076  # the width of a digit in a column, in inches
-_MOST_NAMED = 8  # ranks whose bars have names and numbers; bars of more ranks are thin
+_CHARACTER_WIDTH = 0.076  # in inches, in a column of numbers
+_MOST_NAMED = 8  # bars of ranks that have names and numbers; more bars are thin, without names
 _MOST_BINS = 41
 MOST_PANELS = 10
 """The largest number of runs that have a panel each. More panels could not be compared, and take minutes to draw."""
-_EARLIER = (0.02, 0.1, 0.3)  # shares of a single run's generations; the fronts after them are drawn, too
+# The fronts of a single run after these shares of its generations are drawn, too.
+_EARLIER = (0.02, 0.1, 0.3)
 _MARKERS = "os^v"  # of fronts, in turn
 MOST_EDGED = 40
-"""The largest number of cells along an axis with which the cells of a heat map have edges."""
+"""If a heat map has more cells along an axis, its cells have no edges."""
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
-# A logarithmic axis begins at the smallest positive measure, but at 1 or above.
-_WIDE = 30.0  # an axis is logarithmic if the largest measure exceeds this multiple of its beginning
+# The logarithmic part of an axis begins at the smallest positive measure, but at 1 or above.
+_LEAST_LOG_RATIO = 30.0  # an axis is logarithmic if its largest measure exceeds this multiple of that beginning
 _MANY_DECADES = 1e4  # from this multiple on, the axis has one tick per decade
 
 
@@ -48,27 +53,32 @@ def draw_comparison(ranking: Ranking) -> Any:
 
     A row shows the scores of the seeds, the mean, and the interval of the mean. Beside it are the numbers.
     """
+    # Break names and notes into lines.
     envs = list(dict.fromkeys(row.env for row in ranking.rows))
     facets = [[row for row in ranking.rows if row.env == env] for env in envs]
     names = {row.label: textwrap.fill(style.unbroken(sanitize(row.name)), _NAME_CHARACTERS) for row in ranking.rows}
     notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in ranking.notes]
-    # Heights are in inches. A row has room for the longest name, and the figure for its title, axis label and notes.
-    lines = 1 + max(name.count("\n") for name in names.values())
-    row_height = max(0.4, 0.08 + 0.17 * lines)
+    # Make the panels. Heights are in inches: a row has space for the longest name, and the figure for its title, axis
+    # label and notes.
+    most_lines = 1 + max(name.count("\n") for name in names.values())
+    row_height = max(0.4, 0.08 + 0.17 * most_lines)
     heights = [0.5 + row_height * len(facet) for facet in facets]
-    lines_of_notes = sum(1 + note.count("\n") for note in notes)
-    figure = style.new_figure(sum(heights) + 1.0 + 0.16 * lines_of_notes)
+    num_note_lines = sum(1 + note.count("\n") for note in notes)
+    figure = style.new_figure(sum(heights) + 1.0 + 0.16 * num_note_lines)
     panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
+    # Find the right edges of the columns. The last column is left out if no row is compared with the reference.
     columns = zip(*map(_cells, ranking.rows), strict=True)
-    longest = [max(map(len, texts)) for texts in columns]
-    widths = [max(width, 0.2 + _DIGIT * n) for (_, width), n in zip(_COLUMNS, longest, strict=True)]
-    # The last column is left out if no row is compared with the reference.
-    right_edges = np.cumsum(widths if longest[2] else widths[:2]).tolist()
+    widths = []
+    for texts, (_, least_width) in zip(columns, _COLUMNS, strict=True):
+        widths.append(max(least_width, 0.2 + _CHARACTER_WIDTH * max(map(len, texts))))
+    if not any(row.against_reference for row in ranking.rows):
+        widths.pop()
+    right_edges = np.cumsum(widths).tolist()
     # Draw the panels, and write the notes below and the title above them.
     for panel, facet in zip(panels, facets, strict=True):
         _draw_facet(panel, facet, [names[row.label] for row in facet], right_edges, ranking.reference)
         if len(facets) > 1:
-            # The title stands above the heads of the columns, because a long title would cover them.
+            # The title stands above the headers of the columns, because a long title would cover them.
             title = textwrap.fill(sanitize(facet[0].env), _TITLE_CHARACTERS)
             panel.set_title(title, pad=17)
             figure.set_figheight(figure.get_figheight() + 0.2 + 0.17 * title.count("\n"))
@@ -81,7 +91,7 @@ def draw_comparison(ranking: Ranking) -> Any:
 
 
 def _cells(row: Comparison) -> tuple[str, str, str]:
-    """Return the texts of a row in the columns of numbers."""
+    """Return the texts of a row in the columns of numbers, `_COLUMNS`."""
     _, mean, interval, against_reference = row.cells
     return mean.replace("-", "−"), interval.replace("-", "−"), against_reference
 
@@ -89,14 +99,14 @@ def _cells(row: Comparison) -> tuple[str, str, str]:
 def _draw_facet(
     panel: Any, rows: Sequence[Comparison], names: Sequence[str], right_edges: Sequence[float], reference: str
 ) -> None:
-    """Draw the groups of one environment.
+    """Draw the rows of one environment. Each row has a name at the left, and numbers at the right.
 
     right_edges: the right edges of the columns of numbers, in inches from the panel.
     """
     for y, row in enumerate(rows):
         if len(row.scores):
             _draw_row(panel, y, row)
-    # Without a score the x axis has no meaning.
+    # Without any score the x axis has no meaning.
     if not any(len(row.scores) for row in rows):
         panel.set_xticks([])
         panel.text(0.5, 0.5, "no score", transform=panel.transAxes, ha="center", va="center", color=QUIET)
@@ -120,6 +130,7 @@ def _write(panel: Any, text: str, y: float, right_edge: float, va: str, colour: 
 
 
 def _draw_row(panel: Any, y: int, row: Comparison) -> None:
+    """Draw the interval as a band, the mean as a diamond, and the scores as dots."""
     if row.interval is not None:
         panel.plot(drawable(np.array(row.interval)), (y, y), color=COLOURS[0], lw=7, alpha=0.25, solid_capstyle="butt")
     panel.plot(drawable(np.array(row.mean)), y, "D", color=COLOURS[0], ms=8, mew=0)
@@ -130,14 +141,14 @@ def _draw_row(panel: Any, y: int, row: Comparison) -> None:
 
 
 def _spread_apart(scores: Float64) -> Float64:
-    """Return the vertical offsets of sorted scores that keep the dots of nearly equal scores apart."""
+    """Return the vertical offsets [n] of sorted scores [n] that keep the dots of nearly equal scores apart."""
     span = float(np.ptp(scores)) or 1.0
-    # Each dot takes the place nearest to the middle of the row that no dot of a nearly equal score has taken.
+    # Each dot takes the place nearest to the middle of the row that no dot of a nearly equal score has taken. Earlier
+    # scores from number `first` on are nearly equal.
     offsets = np.zeros(len(scores))
     for n, first in enumerate(np.searchsorted(scores, scores - 0.02 * span)):
         taken = set(offsets[first:n])
-        places = (sign * place for place in range(n + 1) for sign in (1, -1))  # 0, 0, 1, -1, 2, -2, …
-        offsets[n] = next(place for place in places if place not in taken)
+        offsets[n] = min(set(range(-n, n + 1)) - taken, key=lambda place: (abs(place), -place))
     # Rows are 1 apart. A high stack is squeezed into its row.
     largest = max(float(np.abs(offsets).max()), 1.0)
     return offsets * min(0.16, 0.36 / largest)
@@ -147,7 +158,7 @@ def _spread_apart(scores: Float64) -> Float64:
 def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     """Return histograms of the finite returns [N] of named champions, with means and their intervals.
 
-    More than `MOST_PANELS` champions have one histogram, of their mean returns.
+    More than `MOST_PANELS` champions have one histogram together, of their mean returns.
     """
     counted, axis = "episodes", "return of an episode"
     if len(samples) > MOST_PANELS:
@@ -179,11 +190,11 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
 
 def _edges_of_bins(returns: Float64) -> Float64:
     """Return the edges of a histogram of finite returns [N]."""
-    usual = max(10, int(2 * len(returns) ** 0.5))
+    bins = max(10, int(2 * len(returns) ** 0.5))
     # `| 1` makes the number of bins odd, so that the bar of equal returns is in the middle of the axis.
-    bins = min(_MOST_BINS, usual | 1)
+    bins = min(_MOST_BINS, bins | 1)
     low, high = float(returns.min()), float(returns.max())
-    # If returns differ only by rounding errors, edges could be equal. So the width of a bin is at least four times the
+    # If returns differ only by rounding errors, edges could be equal. So a bin is at least four times as wide as the
     # distance between neighbouring float64 numbers.
     least = 4 * bins * float(np.spacing(max(abs(low), abs(high))))
     if high - low < least:
@@ -193,18 +204,18 @@ def _edges_of_bins(returns: Float64) -> Float64:
 
 @style.styled
 def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
-    """Return the figure of the load of named runs: the busy time of each rank beside the time of all generations.
+    """Return the figure of the load of named runs: the busy time of each rank in front of the time of all generations.
 
-    More than `MOST_PANELS` runs have one panel, with the sums of their times.
+    More than `MOST_PANELS` runs have one panel together, with the sums of their times.
     """
-    # A rank that was absent from a generation has NaN there.
+    # For each run the busy seconds of its ranks. A rank that was absent from a generation has NaN there.
     busy = [np.nan_to_num([record.busy_seconds for record in run.records]).sum(axis=0) for _, run in runs]
     # A damaged run file may hold NaN, or no time at all, but an axis needs a length.
     totals = [float(np.nan_to_num([record.seconds for record in run.records]).sum()) or 1.0 for _, run in runs]
     names = [name for name, _ in runs]
     if len(runs) > MOST_PANELS:
-        most = max(map(len, busy))  # runs may differ in their number of ranks
-        busy = [np.sum([np.pad(ranks, (0, most - len(ranks))) for ranks in busy], axis=0)]
+        most_ranks = max(map(len, busy))  # runs may differ in their number of ranks
+        busy = [np.sum([np.pad(ranks, (0, most_ranks - len(ranks))) for ranks in busy], axis=0)]
         totals, names = [sum(totals)], [f"sum of {len(runs):,} runs"]
     heights = [0.45 + 0.27 * len(ranks) if len(ranks) <= _MOST_NAMED else 1.7 for ranks in busy]
     figure = style.new_figure(sum(heights) + 0.4)
@@ -218,7 +229,7 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
 
 
 def _draw_ranks(panel: Any, busy: Float64, total: float) -> None:
-    """Draw a bar for each rank in front of the time of all generations. Bars of few ranks have names and numbers."""
+    """Draw the busy seconds [ranks] as bars in front of the total time. Bars of few ranks have names and numbers."""
     ranks = np.arange(len(busy))
     thickness = 0.72 if len(busy) <= _MOST_NAMED else 1.0
     panel.barh(ranks, total, color=GRID, height=thickness)
@@ -248,12 +259,12 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
     """Return the figure of the fronts of runs of nsga2: fitness over the first measure, and hypervolume by generation.
 
     The last front of each run is drawn, and of a single run also some earlier fronts. A diamond marks the best fitness.
-    The hypervolume is the area that a front dominates, as a share of a rectangle. One corner of the rectangle is the
-    worst fitness and measure in the run, the other the best fitness and measure in all runs.
+    The hypervolume is the area that a front dominates, as a share of a rectangle. One corner of the rectangle has the
+    worst fitness and measure of all fronts of all runs, the opposite corner the best.
 
     Raises InputError if a run has no front, or if the environments or the objectives of the runs differ.
     """
-    histories = [[_points(front) for front in front_history(run)] for run in runs]  # the fronts of all generations
+    histories = [[_points(front) for front in front_history(run)] for run in runs]  # for each run, of each generation
     for run, fronts in zip(runs, histories, strict=True):
         if not len(fronts[-1]):
             raise InputError(str(run.path), "a front after the last generation", "none, as every candidate failed")
@@ -261,24 +272,27 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
     if len(goals) > 1:
         raise InputError("FILE", "runs of one environment with the same objectives", " and ".join(goals))
     measure, *others = (_in_words(name, runs[0]) for name in names_of_measures(runs[0]))
-    minimizes = bool(config_of(runs[0]).strategy.table().get("minimize"))  # the first measure; `maximize` comes later
+    # Measures to minimize come before measures to maximize, so the first one is minimized if any is.
+    minimizes = bool(config_of(runs[0]).strategy.table().get("minimize"))
     # A front with more than two objectives is not a line in this plane.
     no_line = {"ls": "none"} if others else {}
     figure = style.new_figure(6.2)
     top, bottom = figure.subplots(2, 1, height_ratios=(2.2, 1))
     if len(runs) == 1 and not others:
         _draw_earlier(top, histories[0], minimizes)
-    # Equal fronts would hide one another. So their dashes alternate, and later marks of equal best genomes are smaller.
+    # Draw the last fronts. Equal fronts would hide one another, so their dashes alternate. Of equal diamonds, the later
+    # ones are smaller.
     last = [fronts[-1] for fronts in histories]
     dashes = style.alternating_dashes([front[:, 0] for front in last])
     bests = [front[int(np.argmax(front[:, 0]))] for front in last]
-    for n, (label, front) in enumerate(zip(_labels(runs), last, strict=True)):
+    for n, (label, front) in enumerate(zip(_front_labels(runs), last, strict=True)):
         marker = _MARKERS[n % len(_MARKERS)]
         appearance = {**style.line_style(n), **dashes[n], "lw": 1.8, "marker": marker, "ms": 3.5, **no_line}
         _draw_steps(top, front, minimizes, label=style.legend_label(label), **appearance)
+        fitness, best_measure = bests[n]
         size = 8 + 4 * min(3, sum(np.array_equal(bests[n], later) for later in bests[n + 1 :]))
-        top.plot(bests[n][1], bests[n][0], "D", ms=size, color=appearance["color"], mec=PAPER, mew=1.0, zorder=5)
-    # The axes. Only numbers of connections are always whole.
+        top.plot(best_measure, fitness, "D", ms=size, color=appearance["color"], mec=PAPER, mew=1.0, zorder=5)
+    # Label the axes. Only numbers of connections are always whole.
     is_count = "connections" in measure
     top.xaxis.get_major_locator().set_params(integer=is_count)
     _set_scale(top)
@@ -286,10 +300,11 @@ def draw_front(runs: Sequence[StoredRun]) -> Any:
     top.set_xlabel(f"{measure} ({smaller if minimizes else larger} is better)")
     top.set_ylabel("mean fitness")
     omitted = f" (without {', '.join(others)})" if others else ""
-    # The marker of a legend could be taken for a genome, so the title names a single front without a line.
-    is_single = len(runs) == 1 and bool(others)
-    top.set_title(f"Front{f' of {_labels(runs)[0]}' if is_single else ''}{omitted}; ◆ best fitness")
-    if not is_single:
+    # Without lines, the marker of a legend could be taken for a genome. So a single front is named in the title.
+    if len(runs) == 1 and others:
+        top.set_title(f"Front of {_front_labels(runs)[0]}{omitted}; ◆ best fitness")
+    else:
+        top.set_title(f"Front{omitted}; ◆ best fitness")
         # Fronts can lie anywhere, so no fixed place is free for the legend. Its lines are long enough for two dashes.
         top.legend(loc="best", fontsize=8, handlelength=3.2)
     _draw_volumes(bottom, histories, minimizes)
@@ -306,8 +321,8 @@ def _goals(run: StoredRun) -> str:
     return f"{config.env.id}: {', '.join(goals)}"
 
 
-def _labels(runs: Sequence[StoredRun]) -> list[str]:
-    """Return the labels of fronts: the generation of a single run, the seeds of one experiment, otherwise the files."""
+def _front_labels(runs: Sequence[StoredRun]) -> list[str]:
+    """Return the label of each run's last front: its generation if there is a single run, its seed, or its file."""
     if len(runs) == 1:
         return [f"generation {runs[0].num_generations - 1}"]
     seeds = [f"seed {run.header.seed}" for run in runs]
@@ -318,13 +333,14 @@ def _labels(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def _set_title(figure: Any, runs: Sequence[StoredRun]) -> None:
+    """Put the environments, networks, strategies and seeds of runs above a figure."""
     configs = map(config_of, runs)
     names = dict.fromkeys(f"{config.env.id}, {config.network.name}, {config.strategy.name}" for config in configs)
     style.set_title(figure, f"{' and '.join(names)}, {seeds_in_words(runs)}")
 
 
 def _points(front: Front) -> Float64:
-    """Return the fitness and the first measure of a front, [N, 2], from the least measure up."""
+    """Return the fitness and the first measure of the N genomes of a front, [N, 2], from the least measure up."""
     return drawable(np.column_stack([front.fitness, front.measures[:, 0]]))
 
 
@@ -339,8 +355,8 @@ def _draw_earlier(panel: Any, fronts: Sequence[Float64], minimizes: bool) -> Non
     last = len(fronts) - 1
     # In a short run, an earlier front may be the last one, which is drawn already.
     earlier = {int(share * last) for share in _EARLIER} - {last}
-    for n, generation in enumerate(sorted(earlier)):
-        appearance = {"color": (FAINT, FAINT, INK)[n % 3], "ls": (":", "--", "-")[n % 3], "lw": 1.0}
+    for generation, colour, dashes in zip(sorted(earlier), (FAINT, FAINT, INK), (":", "--", "-"), strict=False):
+        appearance = {"color": colour, "ls": dashes, "lw": 1.0}
         if len(fronts[generation]) == 1:
             appearance["marker"] = "."
         _draw_steps(panel, fronts[generation], minimizes, label=f"generation {generation}", **appearance)
@@ -350,12 +366,12 @@ def _set_scale(panel: Any) -> None:
     """Make the x axis logarithmic if the measures differ much."""
     measures = np.concatenate([line.get_xdata() for line in panel.lines])
     positive = measures[measures > 0]
-    if len(positive) and measures.min() >= 0 and positive.max() > _WIDE * max(1.0, positive.min()):
+    if len(positive) and measures.min() >= 0 and positive.max() > _LEAST_LOG_RATIO * max(1.0, positive.min()):
         linear = max(1.0, float(positive.min()))
         # The part of a "symlog" axis from 0 to `linear` is linear, so that measures of 0 have a place.
         panel.set_xscale("symlog", linthresh=linear, linscale=0.4)
         ticker = style.matplotlib("ticker")
-        # Without the ticks at 2 and 5, the position of a front of 3 to 8 connections would be hard to read.
+        # An axis of few decades needs more ticks: also at 2 and 5 times a power of ten.
         steps = (1, 2, 5) if positive.max() < _MANY_DECADES * linear else (1,)
         panel.xaxis.set_major_locator(ticker.SymmetricalLogLocator(base=10, linthresh=linear, subs=steps))
         panel.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,g}"))
@@ -363,14 +379,15 @@ def _set_scale(panel: Any) -> None:
 
 def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], minimizes: bool) -> None:
     """Draw the hypervolume over generations, a line for each run. All runs have one reference point."""
-    sign = np.array([1.0, -1.0 if minimizes else 1.0])  # times this, larger is better in both objectives
-    points = np.concatenate([front for fronts in histories for front in fronts]) * sign
+    # With these signs, larger is better in both objectives.
+    signs = np.array([1.0, -1.0 if minimizes else 1.0])
+    points = np.concatenate([np.concatenate(fronts) for fronts in histories]) * signs
     best, reference = points.max(axis=0), points.min(axis=0)
     # The area of the rectangle is 0 if all points are equal in one of the objectives.
     whole = float(np.prod(best - reference)) or 1.0
     for n, fronts in enumerate(histories):
         shown = np.unique(np.linspace(0, len(fronts) - 1, _MOST_VOLUMES).astype(int))
-        shares = [hypervolume(fronts[generation] * sign, reference) / whole for generation in shown]
+        shares = [hypervolume(fronts[generation] * signs, reference) / whole for generation in shown]
         _draw_over_generations(panel, shown, shares, **style.line_style(n))
     panel.set_ylim(0, 1.02)
     panel.set_ylabel("share")
@@ -378,12 +395,12 @@ def _draw_volumes(panel: Any, histories: Sequence[Sequence[Float64]], minimizes:
 
 def _draw_over_generations(panel: Any, generations: Any, values: Any, **appearance: Any) -> None:
     """Draw a line over generations. A single value is a point in the middle of the panel."""
-    alone = len(generations) == 1
-    panel.plot(generations, values, **appearance, marker="o" if alone else "", ms=4, clip_on=not alone)
+    is_point = len(generations) == 1
+    panel.plot(generations, values, **appearance, marker="o" if is_point else "", ms=4, clip_on=not is_point)
     panel.set_xlabel("generation")
     panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     if not panel.dataLim.width:
-        panel.set_xlim(-0.5, 0.5, auto=True)  # a longer line still extends the axis
+        panel.set_xlim(-0.5, 0.5, auto=True)  # a longer line that is drawn later still extends the axis
 
 
 @style.styled
@@ -395,10 +412,11 @@ def draw_archive(run: StoredRun) -> Any:
     Raises InputError if the run has no archive.
     """
     config = config_of(run)
-    # Only the grid and the bounds of the strategy are needed. They follow from the settings and the number of weights,
-    # so the seed may be 0, and no network is made.
+    # Only the grid and the bounds of the strategy are needed. They follow from the settings and the number of weights.
+    # So any seed will do, and no network is made.
     strategy = from_table(config.strategy, VectorLayout(run.records[0].champion_weights.size), config.population, 0)
-    if run.records[-1].archive is None or not isinstance(strategy, MapElites):  # another package may have archives, too
+    # A strategy of another package may have archives, too.
+    if run.records[-1].archive is None or not isinstance(strategy, MapElites):
         raise missing_error(run, "archive")
     archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
     # An archive of one descriptor is a row of cells, which needs little height.
@@ -417,7 +435,7 @@ def draw_archive(run: StoredRun) -> Any:
 
 
 def _in_words(measure: str, run: StoredRun) -> str:
-    """Return the name of a measure as a label: "mean_observation_2" of CartPole is "mean pole angle"."""
+    """Return a measure of a run as a label: "mean_observation_2" of CartPole is "mean pole angle"."""
     index = observation_index(measure)
     if index is None:
         return measure.replace("_", " ")
@@ -428,29 +446,30 @@ def _in_words(measure: str, run: StoredRun) -> str:
 
 
 def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequence[str]) -> None:
-    """Draw the cells of an archive [C] by fitness, with a diamond at the best. names: the names of the descriptors."""
+    """Draw the cells of an archive [C] by fitness, with a diamond at the best. names: the labels of the descriptors."""
     sizes = strategy.grid.tolist()
-    grid = archive.reshape(sizes)
+    fitness = archive.reshape(sizes)
     # Take the best over all other descriptors. fmax ignores NaN, and changes nothing without axes to reduce.
-    grid = np.fmax.reduce(grid, axis=tuple(range(2, len(sizes))))
+    fitness = np.fmax.reduce(fitness, axis=tuple(range(2, len(sizes))))
     # The borders of the cells along both axes. A single descriptor gives one row of cells, from 0 to 1.
     ranges = zip(strategy.bounds.tolist(), sizes, strict=True)
     x, *others = (np.linspace(low, high, size + 1) for (low, high), size in ranges)
     y = others[0] if others else np.array([0.0, 1.0])
-    grid = grid.reshape(len(x) - 1, len(y) - 1)
-    known = np.ma.masked_invalid(grid)
-    # Edges would cover small cells, and a file of vectors would have a path for each of many cells.
-    is_fine = max(grid.shape) > MOST_EDGED
-    edges = {"rasterized": True} if is_fine else {"edgecolors": PAPER, "linewidth": 0.6}
-    # The rows of `pcolormesh` are along y, and the rows of the grid are along x.
-    mesh = panel.pcolormesh(x, y, known.T, cmap="viridis", **edges)
-    if known.count():
-        best = np.unravel_index(int(np.nanargmax(grid)), grid.shape)
-        middle = ((x[best[0]] + x[best[0] + 1]) / 2, (y[best[1]] + y[best[1] + 1]) / 2)
-        panel.plot(*middle, "D", ms=7, color=COLOURS[1], mec=PAPER, mew=1.0)
+    fitness = fitness.reshape(len(x) - 1, len(y) - 1)
+    filled = np.ma.masked_invalid(fitness)
+    # Edges would cover small cells. Many cells are drawn as pixels, because a path for each would make a large file.
+    is_fine = max(fitness.shape) > MOST_EDGED
+    appearance = {"rasterized": True} if is_fine else {"edgecolors": PAPER, "linewidth": 0.6}
+    # The rows of `pcolormesh` are along y, and the rows of `fitness` are along x.
+    mesh = panel.pcolormesh(x, y, filled.T, cmap="viridis", **appearance)
+    if filled.count():
+        row, column = np.unravel_index(int(np.nanargmax(fitness)), fitness.shape)
+        panel.plot(
+            x[row : row + 2].mean(), y[column : column + 2].mean(), "D", ms=7, color=COLOURS[1], mec=PAPER, mew=1.0
+        )
         panel.get_figure().colorbar(mesh, ax=panel, label="fitness")
     panel.grid(visible=False)
-    panel.axvspan(x[0], x[-1], color=GRID, lw=0, zorder=0)  # empty cells; a background would be lost on a page
+    panel.axvspan(x[0], x[-1], color=GRID, lw=0, zorder=0)  # empty cells; `to_svg` drops a background
     panel.set_xlabel(names[0])
     if len(sizes) > 1:
         panel.set_ylabel(names[1])

@@ -1,7 +1,7 @@
-"""Curves of runs over generations, environment steps or time.
+"""The figure of curves of runs over generations, environment steps or time: `draw_curves`.
 
 Fitness and connections have a panel each. Throughput and idle workers have panels on request. Each environment has its
-own panels, a facet.
+own panels, a `Facet`. A curve is a median over the runs of a group, which differ only in their seeds.
 """
 
 import textwrap
@@ -30,28 +30,37 @@ Quartiles = tuple[Float64, Float64, Float64]
 """Lower quartile, median and upper quartile, [n] each."""
 
 AXES = {"generation": "generation", "steps": "environment steps", "time": "minutes"}
-"""The possible x axes of curves, and their labels. `draw_curves` replaces "time" by "seconds" for short runs."""
+"""The possible x axes of curves, and their labels. For short runs, "seconds" replaces "time", and is its own label."""
 _SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
 # The unit of the fitness is its definition in words. It has at most this number of characters in a line, and at most
 # three times this number in all.
 _UNIT_CHARACTERS = 32
 _TITLE_CHARACTERS = 45  # in one line of an environment's title
-_NOTE_CHARACTERS = 118
-_TITLE_LINE = 0.17  # inches
-_MOST_NAMED = 8  # searches (`strategies.searches`) marked by lines with names; more searches are marked by triangles
+_NOTE_CHARACTERS = 118  # in one line of the note below the panels
+_TITLE_LINE = 0.17  # the height of a line of a title, in inches
+# A run of a strategy that restarts consists of several searches, see `strategies.searches`.
+_MOST_NAMED = 8  # searches marked by lines with names; more searches are marked by triangles
 _NAME_INCHES = 0.6  # the least distance between two of these names
 _PANEL_SHARE = 0.8  # the share of a panel's nominal width for data; the rest is for the labels beside it
-_BEST, _MEAN = "best of generation", "population mean"
+_BEST, _MEAN = "best of generation", "population mean"  # the series of fitness
 _UNNAMED: LineStyle = {"color": PALE, "ls": "-", "lw": 0.8, "zorder": 1.5}  # the style of lines without a label
-_TRIANGLES = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
-_MOST_DASHED = 1500  # points of a dashed line; the points of a longer line are means, at most `_MOST_MEANS`
+_TRIANGLES_LABEL = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
+# A dashed line with more points than this is drawn with means of neighbouring points.
+_MOST_DASHED = 1500
 _MOST_MEANS = 300
 
 
 @dataclass(frozen=True)
 class Facet:
-    """The groups of one environment, the kinds of their panels, the x axis, and the line styles by names of groups."""
+    """The panels of one environment.
+
+    Attributes:
+        groups: The groups of runs in this environment.
+        kinds: The kinds of the panels, from above: "fitness", "connections", "throughput" or "idle".
+        axis: The x axis: a key of `AXES`, or "seconds".
+        styles: The line style of each group, by the group's name.
+    """
 
     groups: Sequence[RunGroup]
     kinds: Sequence[str]
@@ -70,10 +79,10 @@ class Facet:
         """Return the x coordinate of each generation of a run: its number, or the steps, seconds or minutes so far."""
         if self.axis == "generation":
             return np.arange(run.num_generations, dtype=np.float64)
-        divisor = 60 if self.axis == "time" else 1  # "time" is in minutes
         name = "steps" if self.axis == "steps" else "seconds"
         # A damaged run file may hold NaN, and an axis needs an end.
-        return np.cumsum(np.nan_to_num([getattr(record, name) for record in run.records])) / divisor
+        so_far = np.cumsum(np.nan_to_num([getattr(record, name) for record in run.records]))
+        return so_far / 60 if self.axis == "time" else so_far  # "time" is in minutes
 
     def x(self, group: RunGroup) -> Float64:
         """Return the x coordinates [n] of the curves of a group: a selection from the coordinates of all its runs.
@@ -81,15 +90,17 @@ class Facet:
         They begin when each run has completed its first generation, and end with the shortest run, so that each run has
         a value at each of them. Their number n is at most the number of generations of the longest run.
         """
-        every = [self.x_of_run(run) for run in group.runs]
-        if len(every) == 1:
-            return every[0]
-        begin, end = max(x[0] for x in every), min(x[-1] for x in every)
-        x = np.unique(np.concatenate(every))
+        x_of_runs = [self.x_of_run(run) for run in group.runs]
+        if len(x_of_runs) == 1:
+            return x_of_runs[0]
+        begin, end = max(x[0] for x in x_of_runs), min(x[-1] for x in x_of_runs)
+        x = np.unique(np.concatenate(x_of_runs))
         x = x[(x >= begin) & (x <= end)]
-        if not len(x):  # one run has ended before another one has its first generation
+        if not len(x):  # one run has ended before another run has completed its first generation
             return np.array([end])
-        return x[np.linspace(0, len(x) - 1, min(len(x), max(map(len, every)))).astype(np.int64)]
+        # Take at most as many coordinates as the longest run has, evenly spaced among all of them.
+        number = min(len(x), max(map(len, x_of_runs)))
+        return x[np.linspace(0, len(x) - 1, number).astype(np.int64)]
 
     def quartiles(self, group: RunGroup, series: Series) -> Quartiles:
         """Return the quartiles of a series over the runs of a group, at `x`; NaN if no run has a value.
@@ -97,16 +108,17 @@ class Facet:
         Between two generations, a run's value is interpolated.
         """
         x = self.x(group)
-        if len(group.runs) == 1:
-            rows = drawable(np.array([series(group.runs[0])]))
+        if len(group.runs) == 1:  # its values are at `x`
+            values = np.array([series(group.runs[0])])
         else:
-            rows = drawable(np.array([np.interp(x, self.x_of_run(run), series(run)) for run in group.runs]))
-        low, middle, high = np.full((3, len(x)), np.nan)
+            values = np.array([np.interp(x, self.x_of_run(run), series(run)) for run in group.runs])
+        values = drawable(values)  # [runs, n]
+        low, median, high = np.full((3, len(x)), np.nan)
         # nanpercentile warns if no run has a value, so such coordinates are skipped.
-        known = ~np.isnan(rows).all(axis=0)
+        known = ~np.isnan(values).all(axis=0)
         if known.any():
-            low[known], middle[known], high[known] = np.nanpercentile(rows[:, known], (25, 50, 75), axis=0)
-        return low, middle, high
+            low[known], median[known], high[known] = np.nanpercentile(values[:, known], (25, 50, 75), axis=0)
+        return low, median, high
 
 
 @style.styled
@@ -119,87 +131,97 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", load: bool = F
     axis: The x axis, a key of `AXES`.
     load: Whether to draw throughput and idle workers, too.
     """
+    # Choose the unit of time.
     if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SHORT_RUN:
         axis = "seconds"
-    # Groups of one name have one style, in all environments. If there are more names than styles, the best groups have
-    # styles and labels.
+    # Choose the line styles. Groups with the same name have the same style in all environments. If there are more names
+    # than styles, only the best groups have styles and labels.
     names = dict.fromkeys(group.name for group in groups)
     if len(names) > style.MOST_STYLES:
         names = dict.fromkeys(group.name for group in comparison.best_groups(groups, style.MOST_STYLES))
     styles = dict.fromkeys((group.name for group in groups), _UNNAMED)
     styles |= {name: style.line_style(n) for n, name in enumerate(names)}
-    # Each environment has a facet. Choose the panels of each facet.
+    # Choose the panels of each environment.
     facets = []
-    for in_env in run_groups.by_environment(groups):
+    for env_groups in run_groups.by_environment(groups):
         kinds = ["fitness"]
-        if run_groups.connections_vary(in_env):  # a constant number has no panel
+        if run_groups.connections_vary(env_groups):  # a constant number has no panel
             kinds.append("connections")
         if load:
             kinds += ["throughput", "idle"]
-        facets.append(Facet(in_env, kinds, axis, styles))
-    # All panels are below one another.
+        facets.append(Facet(env_groups, kinds, axis, styles))
+    # Draw all panels, one below another.
     scale = 0.8 if len(facets) > 1 else 1.0
-    heights = [_heights(facet, scale) for facet in facets]
-    all_heights = [height for facet in heights for height in facet]
-    figure = style.new_figure(sum(all_heights) + 0.3 * len(all_heights) + 0.6)
-    panels = iter(figure.subplots(len(all_heights), 1, squeeze=False, height_ratios=all_heights)[:, 0])
-    for facet, facet_heights in zip(facets, heights, strict=True):
-        facet_panels = [next(panels) for _ in facet.kinds]
-        for kind, height, panel in zip(facet.kinds, facet_heights, facet_panels, strict=True):
+    heights: list[float] = []
+    for facet in facets:
+        heights += _heights(facet, scale)
+    figure = style.new_figure(sum(heights) + 0.3 * len(heights) + 0.6)
+    panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    free_panels = iter(zip(panels, heights, strict=True))
+    for facet in facets:
+        facet_panels = []
+        for kind in facet.kinds:
+            panel, height = next(free_panels)
             _draw_panel(panel, kind, facet, height)
+            facet_panels.append(panel)
+        _share_x_axis(facet_panels, axis)
+        top = facet_panels[0]
         if len(facets) > 1:
             title = textwrap.fill(facet.title, _TITLE_CHARACTERS)
-            facet_panels[0].set_title(title)
+            top.set_title(title)
             figure.set_figheight(figure.get_figheight() + _TITLE_LINE * title.count("\n"))
-        # A text that is aligned by its bottom edge is the name of a search (`_mark_searches`). These names stand above
-        # the panel, so move the title up.
-        if any(text.get_va() == "bottom" for text in facet_panels[0].texts):
-            facet_panels[0].set_title(facet_panels[0].get_title(loc="left"), pad=16)
-        _share_x_axis(facet_panels, axis)
+        # Only names of searches (`_mark_searches`) are aligned by their bottom edge. They stand above the panel, so the
+        # title must be higher.
+        if any(text.get_va() == "bottom" for text in top.texts):
+            top.set_title(top.get_title(loc="left"), pad=16)
+    # Write the title and the note.
     style.set_title(figure, run_groups.describe_groups(groups) + _connections_in_words(groups))
-    if note := _note(facets):
-        figure.supxlabel(note, fontsize=8, x=0.01, ha="left", color=INK)
+    notes = [_shared_panels_note(facets), run_groups.failed_candidates(groups)]
+    if note := "; ".join(filter(None, notes)):
+        figure.supxlabel(textwrap.fill(note, _NOTE_CHARACTERS), fontsize=8, x=0.01, ha="left", color=INK)
     return figure
 
 
 def _connections_in_words(groups: list[RunGroup]) -> str:
-    """Return the number of connections in words, for the title; empty if the number is not the same everywhere."""
+    """Return the number of connections in words, for the title; empty if candidates differ in this number."""
     # A count is None if the candidates of a group differ.
     counts = {(run_groups.constant_connections(group), run_groups.mask_unit(group.config)) for group in groups}
     if len(counts) > 1:
         return ""
-    ((count, unit),) = counts
+    count, unit = counts.pop()
     return "" if count is None else f"; {count:,} {unit} throughout"
 
 
-def _note(facets: list[Facet]) -> str:
-    """Return a note about the bands and marks of groups that share a panel, and about failed candidates.
+def _shared_panels_note(facets: list[Facet]) -> str:
+    """Return a note about the lines, bands and marks of groups that share a panel.
 
-    If a group has a panel alone, labels explain its bands and marks.
+    If a group is alone in its panels, labels explain them.
     """
-    shared = [facet for facet in facets if len(facet.groups) > 1]
-    groups = [group for facet in shared for group in facet.groups]
+    groups: list[RunGroup] = []
+    has_bands, num_unnamed = False, 0
+    for facet in facets:
+        if len(facet.groups) > 1:
+            groups += facet.groups
+            has_bands |= not _is_crowded(facet)
+            num_unnamed += sum(facet.styles[group.name] is _UNNAMED for group in facet.groups)
     notes = []
-    if any(len(group.runs) > 1 for group in groups):
-        banded = not all(map(_is_crowded, shared))
-        notes.append("lines and bands: median and quartiles of the seeds" if banded else "lines: median of the seeds")
-    unnamed = sum(facet.styles[group.name] is _UNNAMED for facet in shared for group in facet.groups)
-    if unnamed:
-        notes.append(f"grey: {pluralize(unnamed, 'experiment')} that scored less")
+    has_seeds = any(len(group.runs) > 1 for group in groups)
+    if has_seeds:
+        bands = "lines and bands: median and quartiles of the seeds"
+        notes.append(bands if has_bands else "lines: median of the seeds")
+    if num_unnamed:
+        notes.append(f"grey: {pluralize(num_unnamed, 'experiment')} that scored less")
     if any(_held_out(group)[1] for group in groups):
-        of = "seeds" if any(len(group.runs) > 1 for group in groups) else "episodes"
-        notes.append(f"marks and bars: held-out mean and its 95 % interval over {of}")
-    if failed := run_groups.failed_candidates([group for facet in facets for group in facet.groups]):
-        notes.append(failed)
-    return textwrap.fill("; ".join(notes), _NOTE_CHARACTERS)
+        notes.append(f"marks and bars: held-out mean and its 95 % interval over {'seeds' if has_seeds else 'episodes'}")
+    return "; ".join(notes)
 
 
 def _heights(facet: Facet, scale: float) -> list[float]:
-    """Return the heights of an environment's panels in inches; many labels need a higher panel of fitness."""
+    """Return the heights of an environment's panels in inches. Many labels need a higher first panel, of fitness."""
     heights = [scale * _HEIGHTS[kind] for kind in facet.kinds]
     if len(facet.groups) > 1:
         labels = [_label_of(facet, group) for group in facet.groups if facet.styles[group.name] is not _UNNAMED]
-        heights[0] = max(heights[0], style.height_for_labels([*labels, _TRIANGLES]))
+        heights[0] = max(heights[0], style.height_for_labels([*labels, _TRIANGLES_LABEL]))
     return heights
 
 
@@ -209,7 +231,7 @@ def _share_x_axis(panels: Sequence[Any], axis: str) -> None:
         panel.sharex(panels[0])
     for panel in panels[:-1]:
         panel.tick_params(labelbottom=False)
-    panels[-1].set_xlabel(AXES.get(axis, axis))
+    panels[-1].set_xlabel(AXES.get(axis, axis))  # "seconds" is its own label
     # Panels that share an axis share its ticks, so set them once.
     if axis == "generation":
         panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
@@ -220,12 +242,13 @@ def _share_x_axis(panels: Sequence[Any], axis: str) -> None:
 
 
 def _plain_tick(value: float, _position: int) -> str:
+    """Return the text of a tick, such as "−1,250". The arguments are those that matplotlib passes."""
     # Rounding to 15 digits hides the errors of ticks like 0.30000000000000004, and keeps equal steps between ticks.
     return f"{value:,.15g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _steps_formatter() -> Any:
-    """Return the format of ticks that count steps: 500k, 2M."""
+    """Return a formatter of matplotlib for ticks that count steps: "500k", "2M"."""
     return style.matplotlib("ticker").EngFormatter(sep="")
 
 
@@ -235,19 +258,20 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float) -> None:
     kind: "fitness", "connections", "throughput" or "idle".
     inches: The approximate height of the panel.
     """
+    # Write the title and the unit.
     title, unit = _title_and_unit(kind, facet.groups)
-    alone = len(facet.groups) == 1
-    if not alone and kind == "connections":
+    is_alone = len(facet.groups) == 1
+    if not is_alone and kind == "connections":
         title = f"{title}, best of each generation"
-    elif not alone and kind == "fitness":
-        shown = " or\n".join(sorted({_fitness_series(group) for group in facet.groups}))
-        unit = f"{unit}\n({shown})"
+    elif not is_alone and kind == "fitness":
+        series = " or\n".join(sorted({_fitness_series(group) for group in facet.groups}))
+        unit = f"{unit}\n({series})"
     panel.set_title(title)
     panel.set_ylabel(unit)
-    # The curves. Only curves of fitness, and the connections of a single group, have labels.
-    if alone and kind == "fitness":
+    # Draw the curves. Only curves of fitness, and the connections of a single group, have labels.
+    if is_alone and kind == "fitness":
         labels = _draw_fitness(panel, facet)
-    elif alone and kind == "connections":
+    elif is_alone and kind == "connections":
         labels = _draw_connections(panel, facet)
     else:
         labels = _draw_groups(panel, kind, facet)
@@ -255,17 +279,14 @@ def _draw_panel(panel: Any, kind: str, facet: Facet, inches: float) -> None:
         panel.set_yticks([])
         text = "no candidate has a fitness"
         panel.text(0.5, 0.5, text, transform=panel.transAxes, ha="center", va="center", color=QUIET)
-    # The ranges and the ticks of the axes. Labels come last, because they depend on the ranges.
+    # Set the ranges and the ticks of the axes. Labels come last, because they depend on the ranges.
     _set_x_range(panel, facet)
     if kind == "connections":
         highest = 1.06 * panel.dataLim.ymax  # keeps the line of an unpruned network off the edge
         panel.set_ylim(0, highest or 1)  # all numbers may be 0
     elif kind != "fitness":
         panel.set_ylim(bottom=0)
-    # Ticks have the format of the numbers in labels: −1,250.
-    panel.yaxis.set_major_formatter(_plain_tick)
-    if kind == "throughput":
-        panel.yaxis.set_major_formatter(_steps_formatter())
+    panel.yaxis.set_major_formatter(_steps_formatter() if kind == "throughput" else _plain_tick)
     style.label_lines(panel, labels, inches)
 
 
@@ -273,23 +294,23 @@ def _set_x_range(panel: Any, facet: Facet) -> None:
     """Set the range of the x axis, even for a single generation, or if no generation has a value."""
     panel.margins(x=0.01)
     x = np.concatenate([facet.x(group) for group in facet.groups])
-    # A single generation has no width.
-    if x.min() == x.max():
+    if x.min() == x.max():  # a single generation: it is in the middle of the axis
         width = 1 if facet.axis == "generation" or x[0] == 0 else x[0]
         panel.set_xlim(x[0] - 0.5 * width, x[0] + 0.5 * width)
-    elif not np.isfinite(panel.dataLim.intervaly).all():
+    elif not np.isfinite(panel.dataLim.intervaly).all():  # no generation has a value
         panel.set_xlim(x.min(), x.max())
 
 
 def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     """Return the title of a panel and the unit of its y axis."""
-    counted = " or ".join(dict.fromkeys(run_groups.mask_unit(group.config) for group in groups))
+    # What a mask prunes: "connections", or "coefficients" of learning rules.
+    pruned = " or ".join(dict.fromkeys(run_groups.mask_unit(group.config) for group in groups))
     fitness = textwrap.shorten(run_groups.fitness_in_words(groups), 3 * _UNIT_CHARACTERS, placeholder=" …")
     fitness = textwrap.fill(fitness, _UNIT_CHARACTERS)
     fitness += " less\nthe cost of connections" if run_groups.costs_connections(groups) else ""
     return {
         "fitness": ("Fitness", fitness),
-        "connections": (f"{counted.capitalize()} left", counted.replace(" or ", "\nor ")),
+        "connections": (f"{pruned.capitalize()} left", pruned.replace(" or ", "\nor ")),
         "throughput": ("Throughput", "steps/s"),
         "idle": ("Idle workers", "% of the time"),
     }[kind]
@@ -299,15 +320,15 @@ def _fitness_series(group: RunGroup) -> str:
     """Return the series that represents a group in comparisons: `_MEAN` for samples around a centre, else `_BEST`.
 
     A strategy such as openai-es samples all candidates around one centre, and its champion is the centre, or an average
-    of centres. The mean of the samples describes the centre. The best sample owes its fitness to noise, and gains from
-    a larger σ.
+    of centres. So the mean of the samples describes the champion. The best sample owes its fitness to its perturbation,
+    and would be better with a larger σ.
     """
     try:
         # Only strategies that sample around one centre give all candidates the same mask.
-        centred = strategies.shared_mask(group.config.strategy)
+        has_centre = strategies.shared_mask(group.config.strategy)
     except InputError:  # a strategy of a package that is not installed
-        centred = False
-    return _MEAN if centred else _BEST
+        has_centre = False
+    return _MEAN if has_centre else _BEST
 
 
 def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
@@ -318,33 +339,36 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     (group,) = facet.groups
     line_style = facet.styles[group.name]
     x = facet.x(group)
-    seeds = len(group.runs)
+    num_seeds = len(group.runs)
     main = _fitness_series(group)
-    dashed = _BEST if main == _MEAN else _MEAN
-    summary = facet.quartiles(group, _SERIES[main])
-    _, other, _ = facet.quartiles(group, _SERIES[dashed])
+    other = _BEST if main == _MEAN else _MEAN
+    quartiles = facet.quartiles(group, _SERIES[main])
+    _, other_median, _ = facet.quartiles(group, _SERIES[other])
     labels = []
     # With several seeds the band is the spread of the seeds. A single seed has a band for its population.
-    if seeds == 1:
+    if num_seeds == 1:
         samples = [record.fitness for record in group.runs[0].records]
         low = drawable(np.array([quantile(sample, 0.1) for sample in samples]))
         high = drawable(np.array([quantile(sample, 0.9) for sample in samples]))
+        # The band of a single generation has no width, so only its edge is seen.
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0 if len(x) > 1 else 6)
         labels.append(LineLabel("middle 80 % of the population", *_last_point(x, low), FAINT))
-    _band(panel, x, summary, line_style, seeds)
-    other_label = _draw_dashed(panel, x, other, dashed + (" (median)" if seeds > 1 else ""))
-    # The labels. If the held-out mean has no mark, it stands below the name of the main line.
-    of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
-    text, mark = _held_out(group)
-    unmarked = f"\n{text}" if text and mark is None else ""
-    labels.append(LineLabel(f"{main}{of_seeds}{unmarked}", *_last_point(x, summary[1]), line_style["color"]))
+    _draw_median(panel, x, quartiles, line_style, num_seeds)
+    other_label = _draw_dashed(panel, x, other_median, other + (" (median)" if num_seeds > 1 else ""))
+    # Add the labels. If the held-out mean has no mark, it stands below the name of the main line.
+    held_out, mark = _held_out(group)
+    name = main
+    if num_seeds > 1:
+        name += f": median and quartiles of {num_seeds} seeds"
+    if held_out and mark is None:
+        name += f"\n{held_out}"
+    labels.append(LineLabel(name, *_last_point(x, quartiles[1]), line_style["color"]))
     labels.append(other_label)
     labels += _mark_searches(panel, facet)
     if mark is not None:
-        _, interval = mark
-        if interval is not None and interval[0] < interval[1]:
-            text += "\n(bar: 95 % interval)"
-        labels.append(LineLabel(text, x[-1], mark[0], line_style["color"], mark))
+        if mark.interval is not None and mark.interval[0] < mark.interval[1]:
+            held_out += "\n(bar: 95 % interval)"
+        labels.append(LineLabel(held_out, x[-1], mark.value, line_style["color"], mark))
     return labels
 
 
@@ -353,65 +377,71 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
     (group,) = facet.groups
     line_style = facet.styles[group.name]
     x = facet.x(group)
-    best = facet.quartiles(group, generations.best_connections)
-    _, middle, _ = facet.quartiles(group, generations.median_connections)
-    _band(panel, x, best, line_style, len(group.runs))
-    other_label = _draw_dashed(panel, x, middle, "median candidate")
-    return [
-        LineLabel("best of generation", x[-1], float(best[1][-1]), line_style["color"]),
-        other_label,
-    ]
+    quartiles = facet.quartiles(group, generations.best_connections)
+    _, best_median, _ = quartiles
+    _, other_median, _ = facet.quartiles(group, generations.median_connections)
+    _draw_median(panel, x, quartiles, line_style, len(group.runs))
+    label = LineLabel("best of generation", x[-1], float(best_median[-1]), line_style["color"])
+    return [label, _draw_dashed(panel, x, other_median, "median candidate")]
 
 
 def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     """Draw one line for each group of an environment; return the labels of fitness lines."""
-    series = [_fitness_series(group) if kind == "fitness" else kind for group in facet.groups]
-    summaries = [facet.quartiles(group, _SERIES[name]) for group, name in zip(facet.groups, series, strict=True)]
+    quartiles = []
+    for group in facet.groups:
+        series = _SERIES[_fitness_series(group) if kind == "fitness" else kind]
+        quartiles.append(facet.quartiles(group, series))
+    # Lines that cover one another alternate in dashes. In a crowded panel, dashes already distinguish lines of one
+    # colour.
     from_zero = kind in ("connections", "throughput")
-    # Lines that cover one another alternate in dashes.
-    dashes = style.alternating_dashes([middle for _, middle, _ in summaries], from_zero)
-    crowded = _is_crowded(facet)
-    if crowded:  # dashes already tell lines of one colour apart
+    dashes = style.alternating_dashes([median for _, median, _ in quartiles], from_zero)
+    is_crowded = _is_crowded(facet)
+    if is_crowded:
         dashes = [{}] * len(dashes)
+    has_seeds = any(len(group.runs) > 1 for group in facet.groups)
     labels = []
-    for group, summary, dash in zip(facet.groups, summaries, dashes, strict=True):
+    for group, own_quartiles, own_dashes in zip(facet.groups, quartiles, dashes, strict=True):
+        _, median, _ = own_quartiles
         line_style = facet.styles[group.name]
         x = facet.x(group)
-        if dash:  # join the dashes by a thin line
-            panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
-        # For one seed `_band` draws no band.
-        _band(panel, x, summary, line_style | dash, 1 if crowded else len(group.runs))
-        if line_style is _UNNAMED:
+        if own_dashes:  # join the dashes by a thin line
+            panel.plot(x, median, color=line_style["color"], lw=0.7, zorder=1.9)
+        # A crowded panel has no bands, as if each group had one seed.
+        _draw_median(panel, x, own_quartiles, line_style | own_dashes, 1 if is_crowded else len(group.runs))
+        if kind != "fitness" or line_style is _UNNAMED:
             continue
         _, mark = _held_out(group)
         # The interval of a single run is over its episodes, and would look more certain than intervals over seeds.
-        if mark is not None and len(group.runs) == 1 and any(len(other.runs) > 1 for other in facet.groups):
-            mark = mark[0], None
-        end = _last_point(x, summary[1])
+        if mark is not None and has_seeds and len(group.runs) == 1:
+            mark = Mark(mark.value, None)
+        end = _last_point(x, median)
         labels.append(LineLabel(_label_of(facet, group), *end, line_style["color"], mark, line_style["ls"]))
-    if kind != "fitness":
-        return []
-    return labels + _mark_searches(panel, facet)
+    if kind == "fitness":
+        labels += _mark_searches(panel, facet)
+    return labels
 
 
 def _is_crowded(facet: Facet) -> bool:
-    """Return whether groups share colours. Their bands would cover one another."""
+    """Return whether an environment has more groups than colours. Bands of so many groups would cover one another."""
     return len(facet.groups) > len(COLOURS)
 
 
 def _label_of(facet: Facet, group: RunGroup) -> str:
-    """Return the label of one of several groups: its name and its score.
+    """Return the label of one of several groups: its name, and its held-out mean in a second line.
 
-    The number of its seeds, and the drawn series, follow the name if groups differ in them.
+    If groups differ in their number of seeds or in the drawn series, these follow the name.
     """
-    about = []
+    details = []
     if len({len(each.runs) for each in facet.groups}) > 1:
-        about.append(pluralize(len(group.runs), "seed"))
+        details.append(pluralize(len(group.runs), "seed"))
     if len(set(map(_fitness_series, facet.groups))) > 1:
-        about.append("mean" if _fitness_series(group) == _MEAN else "best")
-    details = ", ".join(about).replace(" ", "\N{NO-BREAK SPACE}")  # in one line
-    name = style.unbroken(group.name) + (f" ({details})" if about else "")
-    return f"{name}\n{_held_out(group)[0]}".rstrip()
+        details.append("mean" if _fitness_series(group) == _MEAN else "best")
+    text = style.unbroken(group.name)
+    if details:
+        in_one_line = ", ".join(details).replace(" ", "\N{NO-BREAK SPACE}")
+        text += f" ({in_one_line})"
+    held_out, _ = _held_out(group)
+    return f"{text}\n{held_out}" if held_out else text
 
 
 def _last_point(x: Float64, values: Float64) -> tuple[float, float]:
@@ -425,52 +455,63 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     """Mark the generations in which searches of the strategies start, restart or begin a round: curves dip there.
 
     If the environment has a single group, a vertical line with a name marks each search that all runs of the group
-    begin in the same generation. Triangles at the lower edge mark all other searches, and all searches if the names
-    have no room. The returned label explains triangles.
+    begin in the same generation. Triangles at the lower edge mark all other searches, and all searches if there is no
+    space for the names. The returned label explains triangles.
     """
     across = panel.get_xaxis_transform()  # x in data, y as a share of the panel's height
     has_triangles = False
     for group in facet.groups:
-        x = facet.x(group)
-        # The places at which the runs begin each search, between two generations.
-        begun: dict[tuple[int, str], list[float]] = {}
-        for run in group.runs:
-            own = facet.x_of_run(run)
-            for first, kind in set(_searches(run, group.config)):
-                if first < len(own):
-                    begun.setdefault((first, kind), []).append(own[first - 1 : first + 1].mean())
-        # On an axis of steps or time, the places differ between the runs, so take the median of the runs. The curve
-        # ends with the shortest run, and a longer run may begin searches after that.
+        begun = _begun_searches(facet, group)
+        # Take the median over the runs. A long run may begin searches after the end of the curve, the shortest run.
+        end = facet.x(group)[-1]
         places = {search: float(np.median(begun[search])) for search in sorted(begun)}
-        places = {search: place for search, place in places.items() if place <= x[-1]}
+        places = {search: place for search, place in places.items() if place <= end}
         named = []
         if len(facet.groups) == 1:
-            named = [search for search in places if len(begun[search]) == len(group.runs)]
-        # Names have room if neighbours are at least `_NAME_INCHES` apart. The whole x axis takes `panel_inches`.
-        gaps = np.diff([places[search] for search in named])
-        panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
-        have_room = (gaps * panel_inches >= _NAME_INCHES * (x[-1] - x[0])).all()
-        if len(named) > _MOST_NAMED or not have_room:
-            named = []
+            shared = [search for search in places if len(begun[search]) == len(group.runs)]
+            named = shared if _have_space(panel, facet.x(group), [places[search] for search in shared]) else []
         for search, place in places.items():
             if search in named:
                 _, kind = search
                 panel.axvline(place, color=FAINT, lw=0.9, ls=":", zorder=1)
                 panel.text(place, 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
             else:
-                how = {"color": facet.styles[group.name]["color"], "ms": 5, "mew": 0, "transform": across, "zorder": 3}
-                panel.plot(place, 0.025, "^", **how)
+                colour = facet.styles[group.name]["color"]
+                panel.plot(place, 0.025, "^", color=colour, ms=5, mew=0, transform=across, zorder=3)
                 has_triangles = True
     if not has_triangles:
         return []
-    end = max(float(facet.x(group)[-1]) for group in facet.groups)
-    # key="" draws no pointer, which is a line from the label to the curve. At the lower edge, it would look like a
-    # longer axis.
-    return [LineLabel(_TRIANGLES, end, panel.get_ylim()[0], FAINT, key="")]
+    # The label has no pointer to the lower edge, because a pointer there would look like a longer axis.
+    last = max(float(facet.x(group)[-1]) for group in facet.groups)
+    return [LineLabel(_TRIANGLES_LABEL, last, panel.get_ylim()[0], FAINT, sample="")]
+
+
+def _begun_searches(facet: Facet, group: RunGroup) -> dict[tuple[int, str], list[float]]:
+    """Return the x coordinates at which the runs of a group begin searches, between two generations.
+
+    A key is a search: its first generation, and its kind. A run that does not have the search has no x coordinate.
+    """
+    begun: dict[tuple[int, str], list[float]] = {}
+    for run in group.runs:
+        x = facet.x_of_run(run)
+        for first, kind in set(_searches(run, group.config)):
+            if first < len(x):
+                begun.setdefault((first, kind), []).append(x[first - 1 : first + 1].mean())
+    return begun
+
+
+def _have_space(panel: Any, x: Float64, places: Sequence[float]) -> bool:
+    """Return whether names of searches at these places are few and far enough apart. x: [n], of the whole curve."""
+    panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
+    gaps = np.diff(places) * panel_inches  # times the length of the x axis, in inches
+    return len(places) <= _MOST_NAMED and bool((gaps >= _NAME_INCHES * (x[-1] - x[0])).all())
 
 
 def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
-    """Return the searches of a run after its first, see `strategies.searches`; empty for an unknown strategy."""
+    """Return the first generation and the kind of each search of a run but the first, see `strategies.searches`.
+
+    The list is empty for an unknown strategy.
+    """
     try:
         return strategies.searches(config.strategy, run_groups.fitness_of_played(run, config))
     except InputError:
@@ -483,31 +524,31 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     There is no mark if the user has defined the fitness by a function, or if the cost of connections is subtracted from
     the fitness: then returns do not belong on the axis of the fitness.
     """
-    found = comparison.held_out_score(group)
-    if found is None:
+    held_out = comparison.held_out_score(group)
+    if held_out is None:
         return "", None
-    score, interval, _ = found
-    # The axis shows fitness. If fitness is not the mean return, the text says that this number is a return.
-    is_other = not run_groups.selects_by_return(group)
-    text = f"held-out mean{' return' if is_other else ''} {number(score).replace('-', '−')}"
-    if is_other:
-        return text, None
+    score, interval, _ = held_out
+    text = number(score).replace("-", "−")
+    if not run_groups.selects_by_return(group):
+        # The axis shows fitness, and fitness is not the mean return. So the text says that this number is a return.
+        return f"held-out mean return {text}", None
     value, low, high = drawable(np.array([score, *(interval or (score, score))])).tolist()
-    return text, (value, (low, high) if interval else None)
+    return f"held-out mean {text}", Mark(value, (low, high) if interval else None)
 
 
-def _band(panel: Any, x: Float64, quartiles: Quartiles, line_style: LineStyle, seeds: int) -> None:
+def _draw_median(panel: Any, x: Float64, quartiles: Quartiles, line_style: LineStyle, num_seeds: int) -> None:
     """Draw a median, and the band between the quartiles if there are several seeds."""
-    low, middle, high = quartiles
-    if seeds > 1:
+    low, median, high = quartiles
+    if num_seeds > 1:
         panel.fill_between(x, low, high, color=line_style["color"], alpha=0.18, lw=0)
-    _line(panel, x, middle, **line_style)
+    _draw_line(panel, x, median, **line_style)
 
 
-def _line(panel: Any, x: Float64, values: Float64, **line_style: Any) -> None:
+def _draw_line(panel: Any, x: Float64, values: Float64, **line_style: Any) -> None:
     """Draw a line; a value without a neighbour is a point."""
     # Pad with NaN, so that the first and the last value have two neighbours, too.
     known = np.isfinite(np.pad(values, 1, constant_values=np.nan))
+    # A value is alone if it is known, but neither the value before it nor the value after it.
     alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
     panel.plot(x, values, marker="o" if len(alone) else "", markevery=alone.tolist(), ms=4, **line_style)
 
@@ -520,16 +561,19 @@ def _draw_dashed(panel: Any, x: Float64, values: Float64, name: str) -> LineLabe
     if len(x) > _MOST_DASHED:
         size = ceil_div(len(x), _MOST_MEANS)
         name += f"\n(means of {size:,} points)"
-        parts = range(0, len(x), size)
-        x, values = (np.array([mean(line[first : first + size]) for first in parts]) for line in (x, values))
-    _line(panel, x, values, color=INK, lw=1.1, ls="--")
+        parts = [slice(first, first + size) for first in range(0, len(x), size)]
+        x = np.array([mean(x[part]) for part in parts])
+        values = np.array([mean(values[part]) for part in parts])
+    _draw_line(panel, x, values, color=INK, lw=1.1, ls="--")
     return LineLabel(name, *_last_point(x, values), INK)
 
 
+# The series of fitness by their names, and the series of the other panels by the kinds of the panels.
 _SERIES: dict[str, Series] = {
     _BEST: lambda run: [record.champion_fitness for record in run.records],
     _MEAN: lambda run: [mean(record.fitness) for record in run.records],
     "connections": generations.best_connections,
+    # NaN for a generation without a time.
     "throughput": lambda run: [record.steps / (record.seconds or np.nan) for record in run.records],
     "idle": generations.idle_share,
 }

@@ -1,6 +1,7 @@
-"""The style of all figures, labels at the ends of lines, and output as a file or as SVG for a page.
+"""The style of all figures, labels at the ends of lines, and output as a file or as SVG for an HTML page.
 
-This is the only module that imports matplotlib, which comes with the extra `plot`.
+A function with the decorator `styled` makes a figure by `new_figure`, draws in its panels, and may write labels beside
+them by `label_lines`. This is the only module that imports matplotlib, which comes with the extra `plot`.
 """
 
 import io
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -34,18 +35,19 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
 MOST_STYLES = len(COLOURS) * len(DASHES)
 """The number of lines that colours and dashes distinguish."""
-_MARKS = dict(zip(DASHES, "Dso^", strict=True))  # the shape of the mark of a line with these dashes
-INK = "#222222"
+_SHAPES = {"-": "D", "--": "s", ":": "o", "-.": "^"}  # by the dashes of a line, the shape of its mark beside the panel
+# Greys, from black to white.
+INK = "#222222"  # of texts
 QUIET = "#6b6b6b"  # of less important texts, dark enough to be read
 FAINT = "#8a8a8a"  # of lines, too pale for texts
-PALE = "#cfcfcf"
+PALE = "#cfcfcf"  # of the least important lines
 GRID = "#e6e6e6"
 PAPER = "#ffffff"
-# On a page, colours are CSS variables, since the page may be light or dark.
+# On an HTML page, colours are CSS variables, because the page may be light or dark.
 _VARIABLES = {INK: "--ink", QUIET: "--quiet", FAINT: "--faint", PALE: "--pale", GRID: "--grid", PAPER: "--paper"} | {
     colour: f"--colour-{n}" for n, colour in enumerate(COLOURS)
 }
-DEEP_BLUE = "#004c7a"  # darker than the first colour: differs from the second in print without colours
+DEEP_BLUE = "#004c7a"  # a darker first colour: in black and white, it differs from the second colour
 _VARIABLES[DEEP_BLUE] = "--colour-0"
 
 WIDTH = 8.0  # inches, of every figure
@@ -63,22 +65,23 @@ _SETTINGS = {
     "text.parse_math": False,  # names come from run files and may contain dollar signs
 }  # fmt: skip
 
-_TITLE_CHARACTERS = 95
+_TITLE_CHARACTERS = 95  # in one line
 _DASH_LENGTH = 6.0  # in line widths
 _LARGEST = 1e300  # axes fail at larger values, because differences overflow
+# Labels beside a panel.
 _LABEL_CHARACTERS = 26  # in one line
 _LABEL_SIZE = 8.5  # points
-_LABEL_LINE = 1.25 * _LABEL_SIZE / 72  # inches
+_LABEL_LINE = 1.25 * _LABEL_SIZE / 72  # the height of a line in inches
 _LABEL_GAP = 0.35  # the gap below a label, in units of `_LABEL_LINE`
 _LOWEST, _HIGHEST = -0.08, 1.08  # the range of labels, as shares of the panel's height
 _PANEL_SHARE = 0.93  # the share of a panel's nominal height for data; the rest is its title and axis labels
-_MARK_POINTS = 10  # the width of one mark beside the panel
-_KEY_POINTS = 26  # the width of the sample of a line
+_MARK_POINTS = 10  # the width of one mark
+_SAMPLE_POINTS = 26  # the width of the sample of a line
 _MOST_MARKS = 10  # side by side
 
 
 def matplotlib(part: str) -> Any:
-    """Return the module `matplotlib.<part>`, or matplotlib itself if `part` is "". Raises InputError without it."""
+    """Return the module `matplotlib.<part>`, or matplotlib itself for "". Raises InputError if it is not installed."""
     return import_extra(f"matplotlib.{part}" if part else "matplotlib", "plot", "figures", "matplotlib")
 
 
@@ -87,8 +90,8 @@ def check_library() -> None:
     matplotlib("figure")
 
 
-# Threads share the settings. A context that ends in one thread would restore what another thread has set.
-_DRAWING = threading.RLock()
+# All threads share matplotlib's settings. A thread that ends its context would undo the settings of another thread.
+_SETTINGS_LOCK = threading.RLock()
 
 
 def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -96,7 +99,7 @@ def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(function)
     def with_settings(*arguments: _P.args, **options: _P.kwargs) -> _R:
-        with _DRAWING, matplotlib("").rc_context(_SETTINGS):
+        with _SETTINGS_LOCK, matplotlib("").rc_context(_SETTINGS):
             return function(*arguments, **options)
 
     return with_settings
@@ -104,7 +107,7 @@ def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def new_figure(height: float) -> Any:
     """Return an empty figure of a height in inches."""
-    # Not by pyplot, which keeps each figure in memory until it is closed.
+    # pyplot is not used, because it keeps each figure in memory until the figure is closed.
     return matplotlib("figure").Figure(figsize=(WIDTH, height), layout="constrained")
 
 
@@ -119,7 +122,7 @@ def _unknown_glyphs_ignored() -> Iterator[None]:
 def set_title(figure: Any, title: str) -> None:
     """Put a title above a figure."""
     text = figure.suptitle("", x=0.01, ha="left", fontsize=11)
-    # Fewer wide letters fit into a line, so shorten the lines until the title fits.
+    # Letters differ in their width, so shorten the lines until the title fits.
     for characters in range(_TITLE_CHARACTERS, 0, -5):
         text.set_text(textwrap.fill(sanitize(title), characters))
         with _unknown_glyphs_ignored():
@@ -133,14 +136,16 @@ def drawable(values: Float64) -> Float64:
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """Return the colour and the dashes of one of several lines."""
+    """Return the colour and the dashes of line `number` of several lines, as arguments of matplotlib's `plot`."""
     return {"color": COLOURS[number % len(COLOURS)], "ls": DASHES[number // len(COLOURS) % len(DASHES)]}
 
 
 def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> list[dict[str, Any]]:
-    """Return the line style of each line: lines that would hide one another alternate in dashes.
+    """Return the dashes of each line, as arguments of `plot`. Lines that would hide one another alternate in dashes.
 
-    lines: [G] each, one value for each of G generations.
+    A line that hides no other line has no arguments.
+
+    lines: For each line its values [G], one for each of its G generations.
     from_zero: Whether the axis begins at 0. The range of the axis decides how close two lines look.
     """
     # Two points look like one if their distance is at most 1.5 % of the axis.
@@ -150,19 +155,20 @@ def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> lis
     if len(finite):
         begin = 0.0 if from_zero else finite.min()
         near = 0.015 * float(finite.max() - begin)
-    groups: dict[int, list[int]] = {}  # lines that hide one another, by the first of them
+    # The numbers of the lines that hide one another, by the number of the first of them.
+    groups: dict[int, list[int]] = {}
     for n, line in enumerate(lines):
         first = next((first for first in groups if _hides(lines[first], line, near)), n)
         groups.setdefault(first, []).append(n)
-    # Each of k lines that hide one another alternates a dash and a gap of k - 1 dashes, in which the others show.
-    styles: list[dict[str, Any]] = [{} for _ in lines]
+    # Each of k lines has a dash and then a gap of k - 1 dashes. Each line begins one dash later than the line before
+    # it, so the dashes of the others are in its gaps. A group of one line has no gap.
+    arguments: list[dict[str, Any]] = [{} for _ in lines]
     for group in groups.values():
-        if len(group) == 1:
-            continue
         gap = (len(group) - 1) * _DASH_LENGTH
         for turn, n in enumerate(group):
-            styles[n] = {"ls": (turn * _DASH_LENGTH, (_DASH_LENGTH, gap))}
-    return styles
+            if gap:
+                arguments[n] = {"ls": (turn * _DASH_LENGTH, (_DASH_LENGTH, gap))}
+    return arguments
 
 
 def _hides(one: Float64, other: Float64, near: float) -> bool:
@@ -173,22 +179,22 @@ def _hides(one: Float64, other: Float64, near: float) -> bool:
 
 def save(figure: Any, path: Path) -> None:
     """Write a figure in the format that the file's ending names (`FORMATS`). Raises InputError if that fails."""
-    # Not straight into the file: on a full disk, matplotlib's PDF ends in an error that hides the cause.
+    # matplotlib does not write the file itself, because its error for a PDF on a full disk does not name the cause.
     disk.write_output(path, to_bytes(figure, path.suffix[1:]))
 
 
 @styled
 def to_bytes(figure: Any, kind: str) -> bytes:
-    """Return a figure as the content of a file: "png", "svg" or "pdf"."""
+    """Return a figure as the content of a file of a kind: "png", "svg" or "pdf"."""
     buffer = io.BytesIO()
     # Without a date, equal figures are equal files. Screen readers read the title.
-    dates = {"svg": "Date", "pdf": "CreationDate"}
-    metadata: dict[str, str | None] = {dates[kind]: None} if kind in dates else {}
+    date_keys = {"svg": "Date", "pdf": "CreationDate"}
+    metadata: dict[str, str | None] = {date_keys[kind]: None} if kind in date_keys else {}
     if title := " ".join(figure.get_suptitle().split()):
         metadata["Title"] = title
     with _unknown_glyphs_ignored():
         figure.savefig(buffer, format=kind, metadata=metadata)
-    # The texts of an SVG stay texts, and the browser has more fonts.
+    # In an SVG texts stay texts, and a browser shows missing characters in other fonts.
     if kind != "svg" and (lacking := _lacking_characters(figure)):
         _LOG.warning("the font of figures lacks %s and shows boxes instead: save the figure as .svg", lacking)
     return buffer.getvalue()
@@ -204,22 +210,25 @@ def _lacking_characters(figure: Any) -> str:
 
 @styled
 def to_svg(figure: Any, name: str) -> str:
-    """Return a figure as SVG for a page, without a size of its own. Its ids begin with `name`.
+    """Return a figure as the tag <svg> of an HTML page. The page decides its size.
 
     All texts are escaped. The page defines the colours as CSS variables, such as `--ink` or `--colour-0`.
+
+    name: The beginning of the figure's ids, because two figures of one page must not share ids.
     """
     buffer = io.StringIO()
     metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with _unknown_glyphs_ignored():
         figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
     text = buffer.getvalue()
-    # Drop the head of the file and the tag <svg>, which has the size of the figure.
+    # Drop the head of the file, and the begin of the tag <svg>, which has the size of the figure.
     _, body = text[text.index("<svg ") :].split(">", 1)
     # Two decimals of a coordinate are enough, and halve the size.
     body = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), body)
-    # Two figures of one page must not share ids. Only tags change, not the texts between tags.
+    # Change ids, references to ids, and colours in the tags. The texts between tags do not change.
     ids = re.compile(r'(\bid="|href="#|url\(#)')
-    body = re.sub(r"<[^>]+>", lambda tag: _with_css_colours(ids.sub(rf"\g<1>{name}-", tag[0])), body)
+    body = re.sub(r"<[^>]+>", lambda tag: ids.sub(rf"\g<1>{name}-", tag[0]), body)
+    body = re.sub(r"<[^>]+>", lambda tag: _with_css_colours(tag[0]), body)
     width, height = figure.get_size_inches() * 72
     return f'<svg viewBox="0 0 {width:g} {height:g}">{body}'
 
@@ -228,13 +237,16 @@ def _with_css_colours(tag: str) -> str:
     """Return an SVG tag with the page's CSS variables instead of colours."""
     # matplotlib writes a colour in small letters, as in "fill: #0072b2". The colour stays as the value for pages that
     # do not define the variable.
-    for colour, name in _VARIABLES.items():
-        tag = tag.replace(f": {colour.lower()}", f": var({name}, {colour.lower()})")
+    for colour, variable in _VARIABLES.items():
+        tag = tag.replace(f": {colour.lower()}", f": var({variable}, {colour.lower()})")
     return tag
 
 
-Mark = tuple[float, tuple[float, float] | None]
-"""A value, drawn beside the panel as a shape of `_MARKS`, and its interval, a bar. The interval may be None."""
+class Mark(NamedTuple):
+    """A value, drawn beside the panel as a shape, and its interval, drawn as a bar. The interval may be None."""
+
+    value: float
+    interval: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -242,13 +254,13 @@ class LineLabel:
     """The label of a line, written beside the panel.
 
     Attributes:
-        text: The label; each of its lines may be wrapped.
+        text: The label. Long lines of it are wrapped.
         x: The x coordinate of the line's end.
         y: The y coordinate of the line's end, or the value of the mark if the label belongs to the mark.
         colour: The colour of the line.
-        mark: The mean and the interval drawn for the line; None to draw none.
-        key: One of `DASHES` to draw a sample of the line beside the text, because pointers of many lines would cross
-            lines and marks. None to draw a pointer from the end of the line to the text. "" to draw neither.
+        mark: The mark to draw for the line; None for no mark.
+        sample: One of `DASHES` to draw a sample of the line beside the text. None to draw a pointer instead, from the
+            end of the line to the text; the pointers of many lines would cross. "" to draw neither.
     """
 
     text: str
@@ -256,20 +268,22 @@ class LineLabel:
     y: float
     colour: str
     mark: Mark | None = None
-    key: str | None = None
+    sample: str | None = None
 
 
 def legend_label(name: str) -> str:
-    """Return a name that a legend shows. Matplotlib leaves out labels that begin with an underscore."""
+    """Return a name with which a line is in a legend. Matplotlib leaves out names that begin with an underscore."""
     return f" {name}" if name.startswith("_") else name
 
 
 def unbroken(name: str) -> str:
-    """Return a group's name that textwrap breaks after commas and hyphens, but not between a setting and its value."""
+    """Return a group's name for `textwrap`, which will not break it between a setting and its value."""
+    # The parts of a name are joined by commas. No-break spaces keep each part in one line.
     return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in name.split(", "))
 
 
 def _wrapped(label: str) -> str:
+    """Return a label with lines of at most `_LABEL_CHARACTERS`, unless a word is longer."""
     lines = (textwrap.fill(line, _LABEL_CHARACTERS, break_long_words=False) for line in label.splitlines())
     return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
@@ -280,65 +294,78 @@ def _label_height(label: str) -> float:
 
 
 def height_for_labels(labels: Sequence[str]) -> float:
-    """Return the least height of a panel beside which labels fit, in inches."""
+    """Return the least height in inches of a panel that has space for labels beside it."""
     return sum(map(_label_height, labels)) / (_PANEL_SHARE * (_HIGHEST - _LOWEST))
 
 
 def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     """Write labels beside a panel, and draw their marks. Call this function when all data are drawn.
 
-    labels: Each is left out, with its mark, if its y is NaN or infinite.
+    From left to right are the panel, the marks, samples of lines, and the texts.
+
+    labels: A label whose y is NaN or infinite is left out, with its mark.
     inches: The approximate height of the panel.
     """
     _include_marks(panel, labels)
+    shown = [label for label in labels if np.isfinite(label.y)]
+    # Find the height of each text: near the height of its line, and without overlap. These heights, and the heights
+    # that texts need, are shares of the height of the panel.
     scale = panel.yaxis.get_transform()  # the axis may be logarithmic
     bottom, top = scale.transform(panel.get_ylim())
-    shown = [label for label in labels if np.isfinite(label.y)]
-    # The height of each label's value, and the room that the label needs, as shares of the height of the panel.
-    heights = [(float(scale.transform(label.y)) - bottom) / (top - bottom) for label in shown]
+    line_heights = [(float(scale.transform(label.y)) - bottom) / (top - bottom) for label in shown]
     needed = [_label_height(label.text) / (_PANEL_SHARE * inches) for label in shown]
-    marked = sum(label.mark is not None for label in shown)
-    # From left to right: the panel, the marks, samples of lines, and the texts. `points` is the width of the marks (of
-    # one if there are none) and of a gap of 8 points. `edge` is the right end of this gap.
-    points = 8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))
-    edge = beside(panel, points / 72)
-    left, right = panel.get_xlim()
-    # Marks of similar values follow one another, so each stands in another column than its neighbours.
-    order = np.argsort([label.mark[0] for label in shown if label.mark is not None], kind="stable")
-    columns = (np.argsort(order) % _MOST_MARKS).tolist()
-    for label, y in zip(shown, without_overlap(heights, needed), strict=True):
-        at_height = float(scale.inverted().transform(bottom + y * (top - bottom)))
-        # `begin` is where the line to the text begins: by default a pointer, from the end of the line in the panel.
-        begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
+    heights = without_overlap(line_heights, needed)
+    # Marks of similar values have similar ranks. So marks that could cover one another are in different columns.
+    values = [label.mark.value for label in shown if label.mark is not None]
+    ranks = np.argsort(np.argsort(values, kind="stable"))
+    columns = iter((ranks % _MOST_MARKS).tolist())
+    # The marks take this width, at least the width of one mark, and a gap of 8 points.
+    marks_points = 8 + _MARK_POINTS * max(1, min(len(values), _MOST_MARKS))
+    for label, height in zip(shown, heights, strict=True):
+        y = float(scale.inverted().transform(bottom + height * (top - bottom)))
+        mark_place = None
         if label.mark is not None:
-            mark_place = beside(panel, _MARK_POINTS * (0.6 + columns.pop(0)) / 72)  # 0.6 is near the middle of a column
+            mark_place = beside(panel, _MARK_POINTS * (0.6 + next(columns)) / 72)  # 0.6 is near the middle of a column
             _draw_mark(panel, label, mark_place)
-            if label.mark[0] == label.y:  # the label belongs to the mark, so the pointer begins at the mark
-                begin = {"xy": (1.0, label.y), "xycoords": mark_place}
-        # A pointer from a line that ends early crosses the panel, so it is dotted.
-        how = {"lw": 0.9, "ls": "-" if right - label.x < 0.05 * (right - left) else ":"}
-        text_edge = edge
-        if label.key:  # instead of the pointer, a sample of the line, level with the text
-            begin = {"xy": (1.0, at_height), "xycoords": edge}
-            how = {"lw": 1.7, "ls": label.key}
-            text_edge = beside(panel, (points + _KEY_POINTS) / 72)
-            if label.mark is not None:  # also in the middle of the sample, as in a legend
-                _draw_shape(panel, label, at_height, beside(panel, (points + _KEY_POINTS / 2) / 72))
-        line = {"arrowstyle": "-", "color": label.colour, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)} | how
-        panel.annotate(_wrapped(label.text), **begin, xytext=(1.0, at_height), textcoords=text_edge,
-                       fontsize=_LABEL_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
-                       arrowprops=None if label.key == "" else line)  # fmt: skip
+        _write_label(panel, label, y, marks_points, mark_place)
+
+
+def _write_label(panel: Any, label: LineLabel, y: float, marks_points: float, mark_place: Any) -> None:
+    """Write the text of a label, and draw the line that connects it: a pointer or a sample.
+
+    y: The height of the text, in data units.
+    marks_points: The width of the marks between the panel and the texts.
+    mark_place: The transform of the label's mark, see `beside`; None without a mark.
+    """
+    left, right = panel.get_xlim()
+    text_edge = beside(panel, marks_points / 72)
+    # By default, a pointer begins at the end of the line in the panel. If the line ends early, the pointer crosses the
+    # panel, so it is dotted.
+    begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
+    appearance = {"lw": 0.9, "ls": "-" if right - label.x < 0.05 * (right - left) else ":"}
+    if label.mark is not None and label.mark.value == label.y:  # the label belongs to the mark
+        begin = {"xy": (1.0, label.y), "xycoords": mark_place}
+    if label.sample:  # a sample is level with the text
+        begin = {"xy": (1.0, y), "xycoords": text_edge}
+        appearance = {"lw": 1.7, "ls": label.sample}
+        text_edge = beside(panel, (marks_points + _SAMPLE_POINTS) / 72)
+        if label.mark is not None:  # the shape is also in the middle of the sample, as in a legend
+            _draw_shape(panel, label, y, beside(panel, (marks_points + _SAMPLE_POINTS / 2) / 72))
+    line = {"arrowstyle": "-", "color": label.colour, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)} | appearance
+    panel.annotate(_wrapped(label.text), **begin, xytext=(1.0, y), textcoords=text_edge, fontsize=_LABEL_SIZE,
+                   color=INK, va="center", ha="left", annotation_clip=False,
+                   arrowprops=None if label.sample == "" else line)  # fmt: skip
 
 
 def beside(panel: Any, inches: float) -> Any:
     """Return a transform that places a point (1, y) some inches right of a panel, at the height y in data units."""
     scale = panel.get_figure().dpi_scale_trans
-    # In this transform of matplotlib, x is a share of the width of the panel, and y is in data units.
+    # In the first transform, x is a share of the width of the panel, and y is in data units.
     return panel.get_yaxis_transform() + matplotlib("transforms").ScaledTranslation(inches, 0, scale)
 
 
 def _include_marks(panel: Any, labels: Sequence[LineLabel]) -> None:
-    # Marks are drawn outside of the panel, and do not scale its axes, so include their values in the data limits.
+    """Extend the y axis to the values of the marks, which do not scale it themselves: they are outside of the panel."""
     for label in labels:
         if label.mark is not None:
             value, interval = label.mark
@@ -346,48 +373,54 @@ def _include_marks(panel: Any, labels: Sequence[LineLabel]) -> None:
     panel.autoscale_view()
 
 
-def _draw_mark(panel: Any, label: LineLabel, transform: Any) -> None:
+def _draw_mark(panel: Any, label: LineLabel, place: Any) -> None:
+    """Draw the mark of a label. place: A transform by `beside`."""
     assert label.mark is not None
     value, interval = label.mark
     if interval is not None:
-        how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
-        panel.plot((1, 1), interval, lw=2.6, solid_capstyle="butt", alpha=0.45, scalex=False, scaley=False, **how)
-    _draw_shape(panel, label, value, transform)
+        _plot_beside(panel, label, place, interval, lw=2.6, solid_capstyle="butt", alpha=0.45)
+    _draw_shape(panel, label, value, place)
 
 
-def _draw_shape(panel: Any, label: LineLabel, y: float, transform: Any) -> None:
-    """Draw the shape that `_MARKS` gives for the dashes of the line; a diamond if the label shows no dashes."""
-    how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
-    panel.plot((1,), (y,), _MARKS[label.key or "-"], ms=5, mec=PAPER, mew=0.7, scalex=False, scaley=False, **how)
+def _draw_shape(panel: Any, label: LineLabel, y: float, place: Any) -> None:
+    """Draw the shape for the dashes of the line; a diamond if the label has no sample of the line."""
+    _plot_beside(panel, label, place, (y,), marker=_SHAPES[label.sample or "-"], ls="none", ms=5, mec=PAPER, mew=0.7)
+
+
+def _plot_beside(panel: Any, label: LineLabel, place: Any, y: Sequence[float], **appearance: Any) -> None:
+    """Plot y coordinates beside a panel, without an effect on its axes. place: A transform by `beside`."""
+    appearance |= {"color": label.colour, "transform": place, "clip_on": False, "zorder": 4}
+    panel.plot((1,) * len(y), y, scalex=False, scaley=False, **appearance)
 
 
 def without_overlap(heights: Sequence[float], needed: Sequence[float]) -> Float64:
-    """Return heights close to the given ones at which texts do not overlap.
+    """Return the heights of the middles of n texts, [n]: close to `heights`, but without overlap.
 
-    All values are shares of the panel's height. Texts stay beside the panel as long as they fit.
+    All values are shares of the panel's height. The texts stay within the range `_LOWEST` to `_HIGHEST` if they fit.
 
-    heights: The height that each text should have.
-    needed: The room that each text takes.
+    heights: The desired height of the middle of each text.
+    needed: The height that each text takes.
     """
     order = np.argsort(heights, kind="stable")
     placed = np.array(heights, np.float64)
-    # Stacks of touching texts, from below. Each text begins as a stack of its own. The highest two stacks are joined
-    # while they overlap.
+    # Build stacks of touching texts from below. Each text begins as a stack of its own, above the other stacks. While
+    # the two highest stacks overlap, they are joined.
     stacks: list[list[int]] = []
     for n in order.tolist():
         stacks.append([n])
         while len(stacks) > 1:
             _, end_below = _extent(stacks[-2], heights, needed)
             begin, _ = _extent(stacks[-1], heights, needed)
-            if not end_below > begin:  # also if one is NaN
+            if not end_below > begin:  # also true if one of them is NaN
                 break
             upper = stacks.pop()
             stacks[-1] += upper
+    # Place the texts of each stack, one above another.
     for stack in stacks:
-        at, _ = _extent(stack, heights, needed)
+        begin, _ = _extent(stack, heights, needed)
         for n in stack:
-            placed[n] = at + needed[n] / 2
-            at += needed[n]
+            placed[n] = begin + needed[n] / 2
+            begin += needed[n]
     return placed
 
 

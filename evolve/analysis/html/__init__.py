@@ -1,8 +1,8 @@
 """The report: tables, figures and films of runs on one HTML page that needs no other file.
 
 `make_page` makes the page, and `save` writes it. For each run, `summarize_run` plays episodes again for the
-verification and for a film. Then `render` draws the figures and fills the template: `report.html` with `report.css`.
-`tables` has the tables and sentences. Only this module imports Jinja2 (extra `report`).
+verification and for a film. Then `render` draws the figures and fills the template, `report.html` with `report.css`.
+`tables` makes the tables and sentences. Only this module imports Jinja2 (extra `report`).
 """
 
 import base64
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,13 +29,13 @@ from evolve.training import Experiment, config_of, reload, reload_policy
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
 MOST_EXPERIMENTS = 12
-"""The largest number of experiments that have a film, a front or archive, a network and histograms: the best ones."""
+"""Only this number of experiments, the best ones, have a film, a front or archive, a network and histograms."""
 _FRONT = (
     "The front: genomes for which no other genome is as good in all goals and better in one. The hypervolume is the "
     "area that the front dominates, as a share of the rectangle from the worst to the best values of all its fronts."
 )
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
-_FILM_SECONDS = 12.0
+_FILM_SECONDS = 12.0  # the longest film; of a longer episode only every k-th step is shown
 _Check = Callable[[], None]
 
 
@@ -48,7 +48,15 @@ class Picture:
 
 
 _Draw = Callable[[str, str, Any], Picture]
-"""Makes a picture from a name that no other picture of the page has, a description, and a figure."""
+"""A function that makes a picture from a name, a description and a figure. Each picture of a page has another name."""
+
+
+class Drawing(NamedTuple):
+    """A picture of one experiment, with the experiment's label and a caption. Or the reason why it cannot be drawn."""
+
+    label: str
+    caption: str
+    picture: Picture | str
 
 
 def check_libraries() -> None:
@@ -58,34 +66,34 @@ def check_libraries() -> None:
 
 
 def _jinja2() -> Any:
+    """Return the module jinja2. Raises InputError if it is not installed."""
     return import_extra("jinja2", "report", "report", "Jinja2")
 
 
-def summarize_run(run: StoredRun, filmed: bool, coordinator: Coordinator, transport: Transport) -> RunSummary:
+def summarize_run(run: StoredRun, with_film: bool, coordinator: Coordinator, transport: Transport) -> RunSummary:
     """Evaluate champions of a run again, and film the final champion.
 
-    Errors of the run are not raised. The summary says instead why something is missing. Raises Stopped if a stop was
-    requested.
+    If the run cannot be evaluated or filmed, the summary has the reason. Raises Stopped if a stop was requested.
 
-    filmed: Whether to make a film.
+    with_film: Whether to make a film.
     transport: The ranks, for the description of this machine.
     """
     try:
         experiment = reload(run)
-        equal, verified = _verify(run, experiment, coordinator, transport)
+        equal, verification_text = _verify(run, experiment, coordinator, transport)
     except Stopped:  # an EvolveError, too, but it ends the whole report
         raise
     except EvolveError as error:
         why = exception_line(str(error))
-        why_no_film = f"No film: {why}" if filmed else ""
+        why_no_film = f"No film: {why}" if with_film else ""
         return RunSummary(run, why_no_film=why_no_film, verification=f"It cannot be checked: {why}")
     film, why_no_film = None, ""
-    if filmed:
+    if with_film:
         try:
             film = _film(run, experiment)
-        except (InputError, RunError) as error:  # it cannot be drawn here, or the episode fails
+        except (InputError, RunError) as error:  # the environment cannot be drawn here, or the episode fails
             why_no_film = f"No film: {exception_line(str(error))}"
-    return RunSummary(run, film, why_no_film, equal, verified)
+    return RunSummary(run, film, why_no_film, equal, verification_text)
 
 
 def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, transport: Transport) -> tuple[bool, str]:
@@ -94,13 +102,14 @@ def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, tr
     Return whether all compared results are equal to the log, and the verdict in words.
     """
     spaced = np.linspace(0, run.num_generations - 1, tables.MOST_CHECKED).round()
-    # In a short run, several of these places fall on one generation.
+    # In a short run, some of these numbers are equal.
     generations = np.unique(spaced.astype(int)).tolist()
     repetition = verification.repetition(run, experiment, coordinator, transport)
     assert isinstance(repetition, verification.RunRepetition)  # because `run` is a run file, not a champion file
-    verdict, here = repetition.reevaluate(generations), repetition.local_manifest
+    verdict = repetition.reevaluate(generations)
     if verdict.equal:
-        return True, f"{verdict.summary}, on {here['cpu']}, {here['libc']}"
+        machine = repetition.local_manifest
+        return True, f"{verdict.summary}, on {machine['cpu']}, {machine['libc']}"
     cause = f" {verdict.cause.capitalize()}: {verdict.why}." if verdict.cause else ""
     return False, f"{verdict.summary}.{cause}"
 
@@ -109,13 +118,13 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     """Return a short film of the champion in a typical episode."""
     champion = champion_of(run)
     episode, description = typical_episode(run, experiment, champion)
-    # If the environment cannot be drawn, Gymnasium's environment is shown instead, and the remark says so.
-    shown, remark = video.drawable(experiment)
+    # If the environment cannot be drawn, Gymnasium's environment is filmed instead, and the remark says so.
+    filmed_experiment, remark = video.drawable(experiment)
     title = f"{champion.title}, in Gymnasium" if remark else champion.title
-    subject = video.Subject(run, shown, episode, title)
+    subject = video.Subject(run, filmed_experiment, episode, title)
     mp4, jpeg, _, (results,) = video.film_in_memory([subject], _FILM_SECONDS)
-    shows = f"{champion.title}: {remark or description}, return {statistics.number(float(results.returns[0]))}"
-    return Clip(mp4, jpeg, shows)
+    caption = f"{champion.title}: {remark or description}, return {statistics.number(float(results.returns[0]))}"
+    return Clip(mp4, jpeg, caption)
 
 
 def render(
@@ -128,6 +137,7 @@ def render(
 
     Raises InputError if Jinja2 or matplotlib is not installed.
 
+    summaries: The summary of each run of the groups.
     empty: The files of runs that have not completed a generation. They are in no group.
     check: Called before each champion, and after each figure is drawn. It may raise Stopped.
     """
@@ -135,7 +145,7 @@ def render(
 
     def draw(name: str, description: str, figure: Any) -> Picture:
         check()
-        # The page has the titles and the notes as texts.
+        # The page has its own titles and notes, as texts.
         figure.suptitle("")
         figure.supxlabel("")
         return Picture(figures.to_svg(figure, name), description)
@@ -144,7 +154,7 @@ def render(
     for run in names:
         check()
         champions[run] = reported_champion(run)
-    # What the page says about an experiment counts only the longest run of each seed. Tables of runs have all runs.
+    # Comparisons and curves have only the longest run of each seed. Tables of runs have all runs.
     compared, notes = run_groups.deduplicate_seeds(groups)
     notes += filter(None, [run_groups.uneven_lengths(compared)])
     shown = comparison.best_groups(compared, MOST_EXPERIMENTS)
@@ -153,11 +163,11 @@ def render(
         omission = f"Only the best {len(shown)} of {len(groups)} experiments are shown here."
     unfilmed = [summary for summary in summaries if summary.why_no_film]
     fronts_and_archives = [_front_or_archive(draw, n, group) for n, group in enumerate(shown)]
+    connections = {group.label: champions[best_run(group)].connections for group in compared}
+    # The names of the arguments are the names in the template.
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
-        verdict=tables.conclude(
-            compared, summaries, {group.label: champions[best_run(group)].connections for group in compared}
-        ),
+        verdict=tables.conclude(compared, summaries, connections),
         groups=groups,
         runs=names,
         incomplete=statistics.listed([name for run, name in names.items() if not run.complete]),
@@ -200,31 +210,33 @@ def make_page(
 ) -> tuple[str, bool]:
     """Return the HTML page of runs, and whether it has a film.
 
+    runs: All runs, also those that have not completed a generation.
     groups: The groups of the runs that have completed a generation.
-    summarize: Plays episodes of a run again. Its second argument says whether to film the champion: the best run of
-        each group is filmed, or of the best groups if there are many. None to play no episodes.
+    summarize: Plays episodes of a run again. Its second argument says whether to film the champion. None to play no
+        episodes.
     check: Called before each champion, and after each figure is drawn. It may raise Stopped.
     """
-    begun = [run for group in groups for run in group.runs]
-    if summarize is None:
-        why_no_film = "No film was made, as no episode was played."
-        summaries = [RunSummary(run, why_no_film=why_no_film) for run in begun]
-    else:
-        counted, _ = run_groups.deduplicate_seeds(groups)
-        # One film for each experiment.
-        best = {best_run(group) for group in comparison.best_groups(counted, MOST_EXPERIMENTS)}
-        summaries = [summarize(run, run in best) for run in begun]
+    compared, _ = run_groups.deduplicate_seeds(groups)
+    # One film for each experiment, of its best run.
+    filmed = {best_run(group) for group in comparison.best_groups(compared, MOST_EXPERIMENTS)}
+    summaries = []
+    for group in groups:
+        for run in group.runs:
+            if summarize is None:
+                summaries.append(RunSummary(run, why_no_film="No film was made, as no episode was played."))
+            else:
+                summaries.append(summarize(run, run in filmed))
     empty = [run.path for run in runs if not run.num_generations]
     return render(groups, summaries, empty, check), any(summary.film for summary in summaries)
 
 
 def _run_names(groups: Sequence[RunGroup]) -> dict[StoredRun, str]:
-    """Return the name of each run: the label of its experiment (if there are several), its seed, perhaps its path."""
+    """Return the name of each run: its seed, after the label of its experiment if there are several experiments."""
     names: dict[StoredRun, str] = {}
     for group in groups:
         label = f"{group.label}, " if len(groups) > 1 else ""
         names |= {run: f"{label}seed {run.header.seed}" for run in group.runs}
-    # Copies of a run would have one name, so their paths follow.
+    # Copies of a run would have the same name, so their paths follow.
     counts = Counter(names.values())
     for run, path in zip(names, statistics.short_names([run.path for run in names]), strict=True):
         if counts[names[run]] > 1:
@@ -232,55 +244,54 @@ def _run_names(groups: Sequence[RunGroup]) -> dict[StoredRun, str]:
     return names
 
 
-def save(text: str, path: Path) -> None:
+def save(page: str, path: Path) -> None:
     """Write a page. Raises InputError if that fails."""
-    # File names may contain lone surrogates, which UTF-8 cannot encode.
-    disk.write_output(path, text.encode("utf-8", "backslashreplace"))
+    # The page has names of files, which may contain lone surrogates, and UTF-8 cannot encode these.
+    disk.write_output(path, page.encode("utf-8", "backslashreplace"))
 
 
 def _template() -> Any:
     """Return the template, which escapes all texts. Raises InputError without Jinja2."""
     jinja2 = _jinja2()
     # With StrictUndefined, a wrong name in the template is an error and not an empty text.
-    loader, undefined = jinja2.FileSystemLoader(Path(__file__).parent), jinja2.StrictUndefined
-    blocks = {"trim_blocks": True, "lstrip_blocks": True}
-    return jinja2.Environment(loader=loader, undefined=undefined, autoescape=True, **blocks).get_template("report.html")
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=loader, undefined=jinja2.StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("report.html")
 
 
-def _front_or_archive(draw: _Draw, number: int, group: RunGroup) -> tuple[str, str, Picture | str] | None:
-    """Return a group's label, a caption, and a picture of the front or the archive of its best run.
+def _front_or_archive(draw: _Draw, number: int, group: RunGroup) -> Drawing | None:
+    """Return the front or the archive of a group's best run; None if the strategy has neither.
 
-    If the picture cannot be drawn, the reason replaces it. None if the strategy has neither a front nor an archive.
-
-    number: the number of the group on the page.
+    number: The number of the group on the page, for the name of the picture.
     """
     run = best_run(group)
     try:
         if run.records[-1].front is not None:
-            what, figure = _FRONT, figures.draw_front([run])
+            explanation, figure = _FRONT, figures.draw_front([run])
         elif run.records[-1].archive is not None:
-            what, figure = _ARCHIVE, figures.draw_archive(run)
+            explanation, figure = _ARCHIVE, figures.draw_archive(run)
         else:
             return None
     except EvolveError as error:
-        return group.label, "", str(error)
-    first_sentence, *_ = what.partition(".")
-    # The name covers both pictures: a strategy keeps candidates in a front or in an archive.
-    picture = draw(f"kept{number}", first_sentence, figure)
-    return group.label, f"{_seed_in_words(run, group)}. {what}", picture
+        return Drawing(group.label, "", str(error))
+    description, *_ = explanation.partition(".")  # the first sentence
+    picture = draw(f"front-or-archive{number}", description, figure)
+    return Drawing(group.label, f"{_seed_in_words(run, group)}. {explanation}", picture)
 
 
 def _comparison(draw: _Draw, groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...]] | None:
     """Return the comparison of several groups: a table, a figure and notes. None for a single group."""
     if len(groups) < 2:
         return None
-    found = comparison.compare_groups(groups)
-    picture = draw("comparison", found.score, figures.draw_comparison(found))
-    return tables.comparison_table(found, groups), picture, found.notes
+    ranking = comparison.compare_groups(groups)
+    picture = draw("comparison", ranking.score, figures.draw_comparison(ranking))
+    return tables.comparison_table(ranking, groups), picture, ranking.notes
 
 
 def reported_champion(run: StoredRun) -> ReportedChampion:
-    """Return the champion of a run. If the file cannot be read as a policy, the reason replaces the network."""
+    """Return the champion of a run. If the network of the run cannot be made, the reason replaces the network."""
     champion, unit = champion_of(run), run_groups.mask_unit(config_of(run))
     genome = champion.genome
     connections = f"{genome.connections()[0]:,} of {genome.num_weights:,} {unit}"
@@ -289,24 +300,21 @@ def reported_champion(run: StoredRun) -> ReportedChampion:
     except EvolveError as error:
         return ReportedChampion(champion.title, connections, str(error))
     network = figures.network_of(genome, experiment)
-    if unit == "connections":
+    if unit == "connections":  # count only those that can act
         connections = network.connections_text
     return ReportedChampion(champion.title, connections, network)
 
 
-def _network(draw: _Draw, number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
-    """Return a group's label, a caption, and a picture of its best champion's network.
-
-    If the network cannot be drawn, the reason replaces the picture.
-    """
+def _network(draw: _Draw, number: int, group: RunGroup, champion: ReportedChampion) -> Drawing:
+    """Return the network of a group's best champion. number: The number of the group on the page."""
     caption = f"{_seed_in_words(best_run(group), group)}, {champion.title}: {champion.connections} left"
     network = champion.network
     if isinstance(network, str):
-        return group.label, f"{caption}.", network
+        return Drawing(group.label, f"{caption}.", network)
     omission = f", {network.omission_text}" if network.omission_text else ""
-    what = f"Network of the champion of {group.label}"
-    picture = draw(f"network{number}", what, figures.draw_network(network))
-    return group.label, f"{caption}{omission}.", picture
+    description = f"Network of the champion of {group.label}"
+    picture = draw(f"network{number}", description, figures.draw_network(network))
+    return Drawing(group.label, f"{caption}{omission}.", picture)
 
 
 def _seed_in_words(run: StoredRun, group: RunGroup) -> str:
@@ -315,37 +323,46 @@ def _seed_in_words(run: StoredRun, group: RunGroup) -> str:
     return seed if len(group.runs) == 1 else f"{seed}, the best of {len(group.runs)}"
 
 
-def _spreads(
-    draw: _Draw, groups: Sequence[RunGroup], names: Mapping[StoredRun, str]
-) -> list[tuple[str, Picture | None, str, list[str]]]:
-    """Return for each group with held-out returns its label, histograms, the name of their values, and notes.
+class Spread(NamedTuple):
+    """The spread of the held-out returns of one experiment.
 
-    The values are "returns", or "mean returns of N champions". Notes describe champions with equal returns in all
-    episodes, because their histograms would show nothing.
+    label: The label of the experiment.
+    histograms: A histogram for each champion; None if no champion has different returns.
+    values: The name of the values in histograms: "returns", or "mean returns of N champions".
+    notes: Sentences about champions with equal returns in all episodes, because their histograms would show nothing.
     """
+
+    label: str
+    histograms: Picture | None
+    values: str
+    notes: list[str]
+
+
+def _spreads(draw: _Draw, groups: Sequence[RunGroup], names: Mapping[StoredRun, str]) -> list[Spread]:
+    """Return the spread of each group with held-out returns. names: The names of runs."""
     spreads = []
     for number, group in enumerate(groups):
-        known = []
+        samples = []
         for run in group.runs:
             # If all held-out episodes of a champion failed, there is nothing to draw.
-            if run.held_out is not None and len(values := statistics.finite(run.held_out.returns)):
+            if run.held_out is not None and len(returns := statistics.finite(run.held_out.returns)):
                 # The label stands above the histograms.
-                known.append((names[run].removeprefix(f"{group.label}, "), values))
-        if not known:
+                samples.append((names[run].removeprefix(f"{group.label}, "), returns))
+        if not samples:
             continue
-        # The histogram of many champions shows their means, so it needs no notes.
-        many = len(known) > figures.MOST_PANELS
-        what = f"mean returns of {len(known):,} champions" if many else "returns"
-        varying = [(name, values) for name, values in known if many or values.min() < values.max()]
-        picture = None
+        values, varying, notes = "returns", samples, []
+        if len(samples) > figures.MOST_PANELS:
+            values = f"mean returns of {len(samples):,} champions"
+        else:
+            varying = [(name, returns) for name, returns in samples if returns.min() < returns.max()]
+            constant = [(float(returns[0]), name) for name, returns in samples if returns.min() == returns.max()]
+            # Champions with an equal return share a note.
+            for value, sharing in tables.names_by(constant).items():
+                notes.append(f"{sharing}: every held-out episode returned {statistics.number(value)}")
+        histograms = None
         if varying:
-            picture = draw(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
-        # Names with an equal return share a note. `names_by` takes the return first, as the key.
-        equal = [] if many else [(float(values[0]), name) for name, values in known if values.min() == values.max()]
-        constant = tables.names_by(equal)
-        returned = "every held-out episode returned"
-        notes = [f"{names}: {returned} {statistics.number(value)}" for value, names in constant.items()]
-        spreads.append((group.label, picture, what, notes))
+            histograms = draw(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
+        spreads.append(Spread(group.label, histograms, values, notes))
     return spreads
 
 
@@ -356,10 +373,10 @@ def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[
     for group in groups:
         label = f"{group.label}: " if len(groups) > 1 else ""
         for run in group.runs:
-            film = clips[run]
-            if film is not None:  # `make_page` films only the best run of a group
-                urls = data_url("video/mp4", film.mp4), data_url("image/jpeg", film.jpeg)
-                films.append((f"{label}{_seed_in_words(run, group)}, {film.caption}", *urls))
+            clip = clips[run]
+            if clip is not None:  # `make_page` films only the best run of a group
+                film, still = data_url("video/mp4", clip.mp4), data_url("image/jpeg", clip.jpeg)
+                films.append((f"{label}{_seed_in_words(run, group)}, {clip.caption}", film, still))
     return films
 
 

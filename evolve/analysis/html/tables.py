@@ -1,4 +1,9 @@
-"""The tables and sentences of a report, and the films and verification results that it shows."""
+"""The tables and sentences of a report.
+
+`RunSummary`, `Clip` and `ReportedChampion` are the results for one run, from `evolve.analysis.html`. `conclude` returns
+the sentences at the top of the page, and each function `…_table` a `ReportTable`. Many functions take `names`, the runs
+of the page and their names.
+"""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +18,7 @@ from evolve.analysis.figures import DrawnNetwork
 from evolve.analysis.generations import Evaluation, evaluation_of
 from evolve.analysis.run_groups import RunGroup
 from evolve.analysis.statistics import between, duration, number, words
-from evolve.config import flatten, without_implied
+from evolve.config import Config, flatten, without_implied
 from evolve.errors import pluralize, sanitize
 from evolve.store import StoredRun
 from evolve.training import config_of
@@ -67,7 +72,7 @@ class ReportedChampion:
 
     Attributes:
         title: "held-out champion" or "best of generation 9".
-        connections: The remaining and all connections or coefficients, such as "31 of 32 acting connections".
+        connections: The number of connections or coefficients that are left: "31 of 32 acting connections".
         network: Its network. If the network cannot be drawn, the reason replaces it.
     """
 
@@ -77,72 +82,71 @@ class ReportedChampion:
 
 
 def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], connections: Mapping[str, str]) -> list[str]:
-    """Return the conclusion of a report: a line for each environment, and whether the champions repeat their episodes.
+    """Return the conclusion of a report as paragraphs: one for each environment, and one about the verification.
 
     groups: The groups to compare, with one run for each seed (`deduplicate_seeds`).
     summaries: The summaries of all runs of the page.
     connections: By the labels of groups, the connections of the best champion: "31 of 32 acting connections".
     """
-    lines = []
+    paragraphs = []
     by_environment = run_groups.by_environment(groups)
     for env_groups in by_environment:
-        group = env_groups[0]
-        result = (
-            _compared_result(env_groups) if len(env_groups) > 1 else _single_result(group, connections[group.label])
-        )
-        lines.append(sanitize(result, _MAX_LINE))
-    lines += _repetition_sentence(summaries)
-    # The page shows each line as a paragraph. The sentences about a single environment are one paragraph.
-    return [" ".join(lines)] if len(by_environment) == 1 else lines
+        if len(env_groups) > 1:
+            result = _compared_result(env_groups)
+        else:
+            result = _single_result(env_groups[0], connections[env_groups[0].label])
+        paragraphs.append(sanitize(result, _MAX_LINE))
+    paragraphs += _repetition_sentence(summaries)
+    # For a single environment, all sentences are one paragraph.
+    return [" ".join(paragraphs)] if len(by_environment) == 1 else paragraphs
 
 
 def _single_result(group: RunGroup, connections: str) -> str:
     """Return a sentence about the only group of an environment."""
     score = comparison.held_out_score(group)
-    evolved = run_groups.describe_searches([group])
+    subject = run_groups.describe_searches([group])
     # Without a held-out mean, the sentence is about the training.
     if score is None:
         done = f"{group.num_generations:,} of {group.config.generations:,} generations"
         # `fmax` ignores NaN, the best fitness of a run in which no candidate has a fitness.
         best = float(np.fmax.reduce([run.best_fitness for run in group.runs]))
         fitness = "no fitness" if np.isnan(best) else f"a best training fitness of {number(best)}"
-        evaluated = any(run.held_out is not None for run in group.runs)
-        held_out = "every held-out episode failed" if evaluated else "held-out episodes were not played yet"
-        return f"{evolved} has {fitness} after {done}; {held_out}."
-    mean, interval, evaluated_seeds = score
+        is_evaluated = any(run.held_out is not None for run in group.runs)
+        held_out = "every held-out episode failed" if is_evaluated else "held-out episodes were not played yet"
+        return f"{subject} has {fitness} after {done}; {held_out}."
+    mean, interval, num_evaluated = score
     spread = f", 95 % interval {between(interval)}" if interval is not None and interval[0] < interval[1] else ""
-    seeds = f"seed {group.runs[0].header.seed}"
+    seeds, champion = f"seed {group.runs[0].header.seed}", "with"
     if len(group.runs) > 1:
-        which = "" if evaluated_seeds == len(group.runs) else f"{evaluated_seeds} of "
-        seeds = f"over {which}{len(group.runs)} seeds"
+        share = "" if num_evaluated == len(group.runs) else f"{num_evaluated} of "
+        seeds, champion = f"over {share}{len(group.runs)} seeds", "the best champion with"
     reached = f"reaches a mean return of {number(mean)} on held-out episodes ({seeds}{spread})"
-    champion = "the best champion with" if len(group.runs) > 1 else "with"
-    return f"{evolved} {reached}, {champion} {connections} left."
+    return f"{subject} {reached}, {champion} {connections} left."
 
 
 def _compared_result(groups: Sequence[RunGroup]) -> str:
     """Return a sentence that compares the groups of an environment."""
-    evaluated = comparison.any_evaluated(run for group in groups for run in group.runs)
+    is_evaluated = comparison.any_evaluated(run for group in groups for run in group.runs)
     # If the scores have different meanings, no group is the best.
-    if note := comparison.why_incomparable(groups, evaluated):
+    if note := comparison.why_incomparable(groups, is_evaluated):
         return note
     ranking = comparison.compare_groups(groups)
     best, second, *_ = ranking.rows
     if not len(best.scores):
         return f"{best.env}: none of {len(groups)} experiments has a score."
-    played = "on held-out episodes" if evaluated else "in training, as no champion has a held-out return"
+    played = "on held-out episodes" if is_evaluated else "in training, as no champion has a held-out return"
     if best.role == "equal":
-        equals = " and ".join(row.name for row in ranking.rows if row.role)
-        same = f"are equally good, with a mean of {number(best.mean)} {played}"
-        return f"{best.env}: of {len(groups)} experiments {equals} {same}."
+        equally_good = " and ".join(row.name for row in ranking.rows if row.role)
+        mean = f"a mean of {number(best.mean)} {played}"
+        return f"{best.env}: of {len(groups)} experiments {equally_good} are equally good, with {mean}."
     mean = f"a mean of {number(best.mean)} over {pluralize(len(best.scores), 'seed')}"
     text = f"{best.env}: of {len(groups)} experiments {best.name} is best, with {mean}"
     if len(second.scores):
         text += f" against {number(second.mean)} of {second.name}"
     # A test needs enough seeds, a score of each seed, and SciPy.
     if second.p is None:
-        can_differ = statistics.can_be_significant(len(second.scores), len(best.scores), len(groups) - 1)
-        why = "the difference was not tested" if can_differ else "there are too few seeds for a significant difference"
+        is_enough = statistics.can_be_significant(len(second.scores), len(best.scores), len(groups) - 1)
+        why = "the difference was not tested" if is_enough else "there are too few seeds for a significant difference"
         return f"{text} {played}; {why}."
     if second.p > 0.05:
         return f"{text} {played}; {second.against_reference}, so chance may be the reason."
@@ -150,26 +154,26 @@ def _compared_result(groups: Sequence[RunGroup]) -> str:
 
 
 def _repetition_sentence(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return a list with a sentence on whether champions repeat their episodes here; empty if no run was checked."""
+    """Return a list with one sentence: whether champions repeat their episodes here. Empty if no run was checked."""
     equal = [summary.equal for summary in summaries if summary.equal is not None]
     if not equal:
         return []
     if all(equal):
         runs = "the run" if len(equal) == 1 else f"all {len(equal)} runs"
-        longest = max(summary.run.num_generations for summary in summaries)
-        if longest > MOST_CHECKED:
-            runs = f"{MOST_CHECKED} generations of {runs if len(equal) == 1 else f'each of {runs}'}"
+        if max(summary.run.num_generations for summary in summaries) > MOST_CHECKED:
+            each_of = "" if len(equal) == 1 else "each of "
+            runs = f"{MOST_CHECKED} generations of {each_of}{runs}"
         return [f"The champions of {runs} repeat their episodes on this machine, to the bit."]
     return [f"{equal.count(False)} of {pluralize(len(equal), 'run')} could not be repeated on this machine."]
 
 
 TableColumn = tuple[str, str]
-"""The name of a column, and its class in the style sheet; the class may be empty."""
+"""The name of a column, and the class of its cells in `report.css`; the class may be empty."""
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Rows of texts under columns."""
+    """Rows of texts. Each row has a text for each column."""
 
     caption: str
     columns: tuple[TableColumn, ...]
@@ -177,6 +181,7 @@ class ReportTable:
 
 
 def _number_columns(*names: str) -> tuple[TableColumn, ...]:
+    """Return columns of numbers with these names."""
     return tuple((name, "number") for name in names)
 
 
@@ -186,27 +191,31 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     A row is an experiment. If there are more settings than experiments, a row is a setting. Options that only one
     network or strategy has are left out.
     """
+    # For each group the settings in which it differs from the first group: keys, values of the first, own values.
     first, *others = groups
-    differing = [run_groups.group_differences(first.config, other.config) for other in others]
-    of_first = {key: value for found in differing for key, value, _ in found}
+    differences = [run_groups.group_differences(first.config, other.config) for other in others]
+    of_first = {key: value for found in differences for key, value, _ in found}
     if not of_first:
         return None
-    # The settings of each group. Where a group has no difference, it has the value of the first group.
-    settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differing)]
-    # Two groups of one kind have the same network and the same strategy. `without_implied` drops the options that only
-    # one of two kinds has. But groups of one kind may differ in such an option. So compare each group with the first
-    # group of each kind, and not only with `first`.
+    # The settings of each group. If a group has no difference, it has the value of the first group.
+    settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differences)]
+    # A kind of group is a network and a strategy. `without_implied` drops the options that only one of two kinds has.
+    # But two groups of one kind may differ in such an option. So choose the settings in which a group differs from the
+    # first group of any kind, and not only from `first`.
     configs = [group.config for group in groups]
-    # The last entry of a key stays in a dictionary, so `reversed` keeps the first group of each kind.
-    kinds = {(config.network.name, config.strategy.name): config for config in reversed(configs)}.values()
-    pairs = [run_groups.group_differences(kind, config) for kind in kinds for config in configs]
-    shown = {key for found in pairs for key, _, _ in without_implied(found)}
+    first_of_kind: dict[tuple[str, str], Config] = {}
+    for config in configs:
+        first_of_kind.setdefault((config.network.name, config.strategy.name), config)
+    shown: set[str] = set()
+    for kind in first_of_kind.values():
+        for config in configs:
+            shown |= {key for key, _, _ in without_implied(run_groups.group_differences(kind, config))}
     # "network.name" is sorted as "network.", so that it comes before the options of the network.
     keys = sorted(shown, key=lambda key: key.removesuffix("name"))
     labels = [group.label for group in groups]
     cells = [[words(table[key]) for key in keys] for table in settings]
     corner, row_names, column_names = ("experiment", "name"), labels, keys
-    if len(keys) > len(labels):
+    if len(keys) > len(labels):  # a row for each setting
         corner, row_names, column_names = ("setting", ""), keys, labels
         cells = [list(column) for column in zip(*cells, strict=True)]
     columns = (corner, *((name, "key") for name in column_names))
@@ -215,31 +224,34 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
 
 
 def manifest_values(names: Mapping[StoredRun, str]) -> dict[str, dict[str, str]]:
-    """Return the values of each entry of the manifests, and the names of the runs with each value.
+    """Return for each key of the manifests its values, and for each value the names of the runs that have it.
 
     The keys of nested tables are dotted.
     """
-    named = [(name, _flat(run.header.manifest)) for run, name in names.items()]
-    keys = dict.fromkeys(key for _, table in named for key in table)
-    return {key: names_by((table.get(key, "none"), name) for name, table in named) for key in keys}
+    manifests = [(name, _flat(run.header.manifest)) for run, name in names.items()]
+    keys: dict[str, None] = {}  # in order
+    for _, manifest in manifests:
+        keys |= dict.fromkeys(manifest)
+    return {key: names_by((manifest.get(key, "none"), name) for name, manifest in manifests) for key in keys}
 
 
 def names_by(pairs: Iterable[tuple[Key, str]]) -> dict[Key, str]:
-    """Return the names that belong to each key, as one text (`listed`). pairs: keys and names."""
+    """Return the names that belong to each key, as one text (`listed`). pairs: The key and the name of each pair."""
     names: dict[Key, list[str]] = {}
     for key, name in pairs:
         names.setdefault(key, []).append(name)
-    return {key: statistics.listed(own) for key, own in names.items()}
+    return {key: statistics.listed(names_of_key) for key, names_of_key in names.items()}
 
 
 def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return the values of a manifest as texts. They are sanitized, as any program may have written the file."""
+    """Return the values of a manifest as texts, by dotted keys. They are sanitized: any program may write a file."""
     return {sanitize(key): words(value, " " if key == "command" else ", ") for key, value in flatten(manifest).items()}
 
 
 def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
     """Return a table of the experiments, a row for each group."""
     rows = []
+    # The column of starts is left out if all runs began with random genomes.
     has_starts = any(group.config.start_from is not None for group in groups)
     for group in groups:
         config = group.config
@@ -251,14 +263,14 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
         if has_starts:
             names.append(start)
         rows.append((*map(sanitize, names), f"{config.population:,}", f"{config.episodes:,}", seeds))
-    title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
-    # The column of starts is left out if all runs began with random genomes.
+    seeds_title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
     texts = [("experiment", "name"), ("environment", ""), ("network", ""), ("strategy", "")]
     if has_starts:
         texts.append(("start", ""))
-    columns = (*texts, *_number_columns("candidates (P)", "episodes each (E)", title))
-    first = 1 if len(rows) == 1 else 0  # the name of the only experiment would repeat the other columns
-    return ReportTable("Experiments", columns[first:], tuple(row[first:] for row in rows))
+    columns = (*texts, *_number_columns("candidates (P)", "episodes each (E)", seeds_title))
+    if len(rows) == 1:  # the name of the only experiment would repeat the other columns
+        columns, rows = columns[1:], [rows[0][1:]]
+    return ReportTable("Experiments", columns, tuple(rows))
 
 
 def training_table(names: Mapping[StoredRun, str]) -> ReportTable:
@@ -266,15 +278,15 @@ def training_table(names: Mapping[StoredRun, str]) -> ReportTable:
     rows = []
     for run, name in names.items():
         # The runs of a group may differ in their number of generations.
-        wanted = config_of(run).generations
+        planned = config_of(run).generations
         state = "not complete"
         if run.complete:
-            state = "complete" if run.num_generations == wanted else "stopped early"
-        done = f"{run.num_generations:,} of {wanted:,}, {state}"
+            state = "complete" if run.num_generations == planned else "stopped early"
+        done = f"{run.num_generations:,} of {planned:,}, {state}"
         ranks = f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}"
         rows.append((name, done, number(run.best_fitness), f"{run.steps:,}", duration(run.seconds), ranks))
-    names_of_numbers = ("generations completed", "best fitness in any generation", "environment steps", "wall time")
-    columns = (("run", "name"), *_number_columns(*names_of_numbers), ("ranks", ""))
+    numbers = ("generations completed", "best fitness in any generation", "environment steps", "wall time")
+    columns = (("run", "name"), *_number_columns(*numbers), ("ranks", ""))
     return ReportTable("Training", columns, tuple(rows))
 
 
@@ -289,10 +301,10 @@ def champion_table(names: Mapping[StoredRun, str], champions: Mapping[StoredRun,
     """Return a table of the champion of each named run: its held-out return, and its remaining connections."""
     rows = []
     for run, name in names.items():
-        found = evaluation_of(run)
-        score = "not evaluated" if found is None else _mean(found)
+        evaluation = evaluation_of(run)
+        score = "not evaluated" if evaluation is None else _mean_in_words(evaluation)
         # The evaluation of a run that is not complete may be of another genome than the best of its last generation.
-        if found is not None and not run.complete:
+        if evaluation is not None and not run.complete:
             score = f"not complete; evaluated {score}"
         rows.append((name, champions[run].title, score, champions[run].connections))
     mean = "its mean held-out return, 95 % interval"
@@ -300,40 +312,46 @@ def champion_table(names: Mapping[StoredRun, str], champions: Mapping[StoredRun,
     return ReportTable("Champions", columns, tuple(rows))
 
 
-def _mean(found: Evaluation) -> str:
-    if np.isnan(found.mean):
+def _mean_in_words(evaluation: Evaluation) -> str:
+    """Return the mean return of an evaluation and its interval."""
+    if np.isnan(evaluation.mean):
         return "no episode has a return"
-    spread = f" ({between(found.interval)})" if found.interval else ""
-    return f"{number(found.mean)}{spread}"
+    spread = f" ({between(evaluation.interval)})" if evaluation.interval else ""
+    return f"{number(evaluation.mean)}{spread}"
 
 
 def comparison_table(ranking: Ranking, groups: Sequence[RunGroup]) -> ReportTable:
     """Return a comparison of groups as a table, with the means of their metrics."""
-    names = ("seeds", "mean", "95 % interval", f"against {ranking.reference}")
-    columns = (("experiment", "name"), *_number_columns(*names))
-    # The last cell of a row is `against_reference`, which gets a dash if it is empty.
-    texts = [(sanitize(row.label), *row.cells[:-1], row.against_reference or "–") for row in ranking.rows]
-    # The last column is left out if no row is compared with the reference.
-    shown = len(columns) if any(row.against_reference for row in ranking.rows) else len(columns) - 1
-    evaluations = {group.label: [found for found in map(evaluation_of, group.runs) if found] for group in groups}
+    evaluations = {group.label: list(filter(None, map(evaluation_of, group.runs))) for group in groups}
     metrics, means = _metric_columns([evaluations[row.label] for row in ranking.rows])
-    rows = tuple((*text[:shown], *own) for text, own in zip(texts, means, strict=True))
-    return ReportTable(f"Comparison: {ranking.score}", (*columns[:shown], *metrics), rows)
+    # The last column before the metrics is left out if no row is compared with the reference.
+    is_compared = any(row.against_reference for row in ranking.rows)
+    names = ["seeds", "mean", "95 % interval", *([f"against {ranking.reference}"] if is_compared else [])]
+    rows = []
+    for row, means_of_row in zip(ranking.rows, means, strict=True):
+        seeds, mean, interval, against_reference = row.cells
+        against = [against_reference or "–"] if is_compared else []
+        rows.append((sanitize(row.label), seeds, mean, interval, *against, *means_of_row))
+    columns = (("experiment", "name"), *_number_columns(*names), *metrics)
+    return ReportTable(f"Comparison: {ranking.score}", columns, tuple(rows))
 
 
 def _metric_columns(rows: Sequence[Sequence[Evaluation]]) -> tuple[tuple[TableColumn, ...], list[list[str]]]:
-    """Return a column for each metric, and its cells in each row: the mean over the evaluations of the row."""
-    means = [[statistics.metrics_means(found.metrics, found.returns) for found in row] for row in rows]
-    names = sorted({name for row in means for found in row for name in found})
+    """Return a column for each metric, and for each row its cells.
+
+    A cell is the mean of the metric over the evaluations of the row, one for each seed.
+    """
+    means = [[statistics.metrics_means(seed.metrics, seed.returns) for seed in row] for row in rows]
+    names = sorted({name for row in means for means_of_seed in row for name in means_of_seed})
     cells = []
     for row in means:
-        values = [np.array([found.get(name, np.nan) for found in row]) for name in names]
-        cells.append([number(statistics.mean(of_seeds)) for of_seeds in values])
+        values = [np.array([means_of_seed.get(name, np.nan) for means_of_seed in row]) for name in names]
+        cells.append([number(statistics.mean(values_of_seeds)) for values_of_seeds in values])
     return _number_columns(*(f"mean {sanitize(name)}" for name in names)), cells
 
 
 def file_table(names: Mapping[StoredRun, str]) -> ReportTable:
-    """Return a table of the file of each named run, and of its last digest."""
+    """Return a table of the file and the last digest of each named run."""
     files = statistics.short_names([run.path for run in names])
     rows = tuple((name, file, run.digest) for (run, name), file in zip(names.items(), files, strict=True))
     columns = (("run", "name"), ("file", "name"), ("sha256, chained", "digest"))
@@ -349,12 +367,14 @@ def held_out_table(names: Mapping[StoredRun, str]) -> ReportTable | None:
     if not evaluations:
         return None
     rows = []
-    metrics, means = _metric_columns([[found] for _, found in evaluations])
-    for (name, found), own in zip(evaluations, means, strict=True):
-        spread = [number(f(found.returns)) for f in (statistics.median, np.fmin.reduce, np.fmax.reduce)]
-        interval = between(found.interval) if found.interval else "none"
-        returns = number(found.mean), interval, *spread, f"{found.failed:,}"
-        rows.append((name, f"{len(found.returns):,}", *returns, *own))
+    metrics, means = _metric_columns([[evaluation] for _, evaluation in evaluations])
+    for (name, evaluation), own_means in zip(evaluations, means, strict=True):
+        returns = evaluation.returns
+        interval = between(evaluation.interval) if evaluation.interval else "none"
+        # `fmin` and `fmax` ignore NaN, the return of a failed episode.
+        spread = statistics.median(returns), np.fmin.reduce(returns), np.fmax.reduce(returns)
+        cells = f"{len(returns):,}", number(evaluation.mean), interval, *map(number, spread), f"{evaluation.failed:,}"
+        rows.append((name, *cells, *own_means))
     numbers = "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"
     columns = (("run", "name"), *_number_columns(*numbers), *metrics)
     return ReportTable("Returns of the held-out champion", columns, tuple(rows))
@@ -364,9 +384,9 @@ def verification_table(names: Mapping[StoredRun, str], summaries: Sequence[RunSu
     """Return a table of the verification of each run: its result, or the command that verifies the run."""
     rows = []
     for summary in summaries:
-        answer = {None: "not checked", True: "equal", False: "different"}[summary.equal]
+        result = {None: "not checked", True: "equal", False: "different"}[summary.equal]
         command = f"python -m evolve.verify {file_argument(summary.run)}"
-        rows.append((names[summary.run], answer, words(summary.verification or command)))
+        rows.append((names[summary.run], result, words(summary.verification or command)))
     return ReportTable("Can it be repeated?", (("run", "name"), ("result", ""), ("details", "long")), tuple(rows))
 
 
