@@ -112,7 +112,7 @@ def _costs(machine: Machine, price: Price | None) -> Sequence[str] | None:
     best = [machine.best(contestant) for contestant in CONTESTANTS]
     if price is None or None in best or any(row.disturbed for row in machine.rows):
         return None
-    cells = [price.words(row.whole) for row in best if row is not None]
+    cells = [price.cost_in_words(row.whole) for row in best if row is not None]
     setup = f"{machine.name} at {price.currency}{price.hour:.2f} an hour"
     return "It costs", *cells, setup, f"{COMMAND[:-1]} --price …`"
 
@@ -170,7 +170,7 @@ def table(machine: Machine, price: Price | None) -> str:
                     f"about {row.whole:,.0f} s",
                     "–" if fast is None else f"{fast:.2f}",
                     "–" if fast is None else f"{fast / row.players:.0%}",
-                    "–" if price is None or row.disturbed else price.words(row.whole),
+                    "–" if price is None or row.disturbed else price.cost_in_words(row.whole),
                     "; ".join(remarks(row)),
                 ]
             )

@@ -36,7 +36,7 @@ def subject_of(path):
 def test_a_film_may_be_short_and_narrow(record, tmp_path):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
     (results,) = film_episodes([subject], tmp_path / "clip.mp4", width=301, condense_to=0.2)
-    assert float(results.returns[0]) == subject.chosen.logged
+    assert float(results.returns[0]) == subject.episode.logged
     pictures, _ = read_film(tmp_path / "clip.mp4")
     assert len(pictures) - TITLE - END <= 10 + 2
     assert pictures.shape[1:3] == (162, 302)  # two rows, and even
@@ -46,7 +46,7 @@ def test_a_film_may_be_short_and_narrow(record, tmp_path):
 def test_a_film_may_be_cut(record, tmp_path):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
     (results,) = film_episodes([subject], tmp_path / "clip.mp4", width=320, cut_after=0.1)
-    assert float(results.returns[0]) == subject.chosen.logged  # played to its end all the same
+    assert float(results.returns[0]) == subject.episode.logged  # played to its end all the same
     assert len(read_film(tmp_path / "clip.mp4")[0]) == TITLE + 6 + END
 
 
@@ -85,7 +85,7 @@ def lit(picture):
 def test_a_network_lights_up_while_it_acts(record):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
     panel = NetworkPanel(subject.network(), (400, 400))
-    observer = NetworkObserver(subject.run, subject.experiment, subject.chosen)
+    observer = NetworkObserver(subject.run, subject.experiment, subject.episode)
     size = subject.experiment.network.observation_size
     dark = panel.paint(observer.see(np.zeros(size, np.float32)))
     light = panel.paint(observer.see(np.ones(size, np.float32)))
@@ -95,7 +95,7 @@ def test_a_network_lights_up_while_it_acts(record):
 
 def test_the_observer_sees_the_actions_of_the_episode(record):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
-    recorder = Recorder(make_engine(subject.experiment, subject.chosen), 1, observations=True)
+    recorder = Recorder(make_engine(subject.experiment, subject.episode), 1, observations=True)
     subject.play(recorder)
     episode = recorder.running[0]
     observer = subject.observer()
@@ -105,16 +105,16 @@ def test_the_observer_sees_the_actions_of_the_episode(record):
 
 def test_a_network_without_connections_is_not_shown(record):
     subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
-    genome = subject.chosen.genome
+    genome = subject.episode.genome
     none = Genomes(0 * genome.weights, np.zeros_like(genome.mask))
     assert not len(network_of(none, subject.experiment).acting)
-    bare = replace(subject, chosen=replace(subject.chosen, genome=none))
+    bare = replace(subject, episode=replace(subject.episode, genome=none))
     assert bare.network() is None
 
 
 def test_weights_without_effect_are_drawn_as_the_weights_that_the_network_has(record):
     subject = subject_of(record("CartPole-v1", "-a", "binary-mask-mlp", "-d", 2))
-    genome = subject.chosen.genome
+    genome = subject.episode.genome
     odd = Genomes(np.full_like(genome.weights, -3.0), np.ones_like(genome.mask))
     assert set(network_of(odd, subject.experiment).acting.strength) == {1.0}
 

@@ -1,6 +1,6 @@
 """Films of episodes: frames of an environment under a strip of text, with the network at work beside them.
 
-`film_episodes` plays an episode again, and a camera adds a picture of each step to the film. `picture` paints the
+`film_episodes` plays episodes again, and for each step a `Camera` adds a picture to the `Film`. `picture` paints the
 pictures, and `encoders` writes them as MP4 or GIF. Only this package imports PyAV and Pillow (extra `video`).
 """
 
@@ -30,8 +30,8 @@ from evolve.store import Stored, disk
 from evolve.training import Experiment
 from evolve.verification import EachStep, Episode
 
-_TITLE = 1.0  # seconds for which a title is shown
-_END = 0.5  # seconds for which the last picture stays
+_TITLE_SECONDS = 1.0  # for which a title card is shown
+_END_SECONDS = 0.5  # for which the last picture of an episode stays
 # GIFs are large, so by default they have a small width in pixels, and about this number of pictures per second.
 _GIF_WIDTH = 640
 _GIF_FPS = 12.5
@@ -66,16 +66,20 @@ class Film:
         self.encoder.write(self.last, 1)
 
     def card(self, frame: UInt8, title: str, below: str, network: DrawnNetwork | None) -> None:
-        """Add a title card to a film of frames [H, W, 3]. The next pictures show the network, if there is one."""
+        """Add a title card with a text below the title. The next pictures show the network, if there is one.
+
+        frame: [H, W, 3], a frame of the size of all frames.
+        """
         self.last = self._painter_for(frame).card(title, below, network)
-        self.hold(_TITLE)
+        self.hold(_TITLE_SECONDS)
 
     def hold(self, seconds: float) -> None:
-        """Show the last picture for longer."""
+        """Show the last picture for some more seconds."""
         if self.last is not None:
             self.encoder.write(self.last, math.ceil(seconds * self.fps))
 
     def _painter_for(self, frame: UInt8) -> Painter:
+        """Return the painter of all pictures. The first frame decides their size."""
         if self._painter is None:
             self._painter = Painter(frame, self.width, self.with_network)
         return self._painter
@@ -89,7 +93,7 @@ def open_film(
     with_network: bool = False,
     check: Callable[[str], None] | None = None,
 ) -> Iterator[Film]:
-    """Yield a film that is written while it is made. The whole film replaces `path`; an error leaves `path` as it was.
+    """Yield a film, and write it while it is made. The complete film replaces `path`; an error leaves `path` as it was.
 
     path: Its name ends with one of `FORMATS`.
     fps: Frames of the environment per second.
@@ -108,7 +112,7 @@ def open_film(
     with (
         disk.explain_write_errors(path),
         disk.atomic_write(path) as partial,
-        tempfile.TemporaryFile(dir=partial.parent) as lossless,  # of a GIF
+        tempfile.TemporaryFile(dir=partial.parent) as lossless,  # the film of which a GIF is made
     ):
         encoder = Encoder(lossless if is_gif else partial, pictures_per_second)
         film = Film(encoder, pictures_per_second, frames_per_picture, width, with_network)
@@ -117,7 +121,7 @@ def open_film(
             if film.last is None:
                 raise RunError("nothing has been filmed, as an episode that fails in reset has no picture")
         except BaseException:
-            # The film is given up. Report the first error.
+            # Close the incomplete film. An error meanwhile must not replace the first error.
             with suppress(Exception):
                 encoder.close()
             raise
@@ -156,35 +160,35 @@ class Subject:
     Attributes:
         run: The run.
         experiment: The experiment of the run, or its substitute, see `drawable`.
-        chosen: The episode.
+        episode: The episode.
         episode_title: The name of the episode in the strip and on the title card, such as "held-out episode 0".
         changes: The changed settings of the environment or network, for titles, such as ", env.kwargs.gravity=12.0".
     """
 
     run: Stored
     experiment: Experiment
-    chosen: Episode
+    episode: Episode
     episode_title: str
     changes: str = ""
 
     def network(self) -> DrawnNetwork | None:
-        """Return the network to show; None if it does not report its activity, or has no room in a film."""
-        drawn = network_of(self.chosen.genome, self.experiment)
+        """Return the network to show; None if it does not report its activity, or does not fit into a film."""
+        drawn = network_of(self.episode.genome, self.experiment)
         return drawn if self.observer().has_activity and fits(drawn) else None
 
     def observer(self) -> NetworkObserver:
         """Return an observer of the network in this episode."""
-        return NetworkObserver(self.run, self.experiment, self.chosen)
+        return NetworkObserver(self.run, self.experiment, self.episode)
 
     def play(self, engine: Engine, each_step: EachStep | None = None) -> EpisodeResults:
         """Play the episode. Raises EpisodeError if it fails, but did not fail in the log."""
-        return verification.play(self.run, self.experiment, self.chosen, engine, each_step)
+        return verification.play(self.run, self.experiment, self.episode, engine, each_step)
 
-    def title(self, env: str, results: EpisodeResults) -> tuple[str, str]:
-        """Return the title of the episode, and a line about its result."""
-        ends = f"return {number(float(results.returns[0]))} in {pluralize(int(results.lengths[0]), 'step')}"
+    def title_card(self, env: str, results: EpisodeResults) -> tuple[str, str]:
+        """Return the texts of the title card: the title of the episode, and a text about its result."""
+        result = f"return {number(float(results.returns[0]))} in {pluralize(int(results.lengths[0]), 'step')}"
         title = self.episode_title[:1].upper() + self.episode_title[1:]
-        return title, f"{env.rpartition(':')[2]}{self.changes}: {ends}"
+        return title, f"{env.rpartition(':')[2]}{self.changes}: {result}"
 
 
 @dataclass
@@ -195,11 +199,11 @@ class Camera:
         film: Receives the pictures.
         recorder: The engine, which draws frames and keeps observations.
         subject: The episode.
-        network: Its network, if it is shown.
-        every: k, if only every k-th step is filmed.
+        network: The network that plays; None if the film does not show it.
+        every: Of the steps of the episode, only every `every`-th step is filmed.
         cut_after: The seconds of film after which the episode is cut.
         check: See `film_episodes`.
-        title: The title on the title card, and the line about the result below the title.
+        title_card: The title of the episode, and the text below it.
     """
 
     film: Film
@@ -209,7 +213,7 @@ class Camera:
     every: int
     cut_after: float
     check: Callable[[str], None] | None
-    title: tuple[str, str]
+    title_card: tuple[str, str]
 
     def __post_init__(self) -> None:
         self._observer = None if self.network is None else self.subject.observer()
@@ -219,9 +223,9 @@ class Camera:
         """Film a step."""
         if self.check is not None:
             self.check(f" in step {step}")
-        seen = self.recorder.running[0].observations
-        newest = seen[-1]
-        seen.clear()  # older image observations would fill the memory
+        observations = self.recorder.running[0].observations
+        newest = observations[-1]
+        observations.clear()  # older image observations would fill the memory
         if step > self.cut_after * self.recorder.fps * self.every:  # a second of film shows fps · every steps
             self._skipped = None  # `end` adds no picture after the cut
             return
@@ -234,11 +238,12 @@ class Camera:
             self._skipped = step, return_so_far, activity
 
     def _shoot(self, step: int, return_so_far: float, activity: Activity | None) -> None:
+        """Add the picture of a step to the film. The title card comes before the picture of step 0."""
         frame = self.recorder.frame(0)
         if step == 0:
-            self.film.card(frame, *self.title, self.network)
+            self.film.card(frame, *self.title_card, self.network)
         speed = f", {self.every}x speed" if self.every > 1 else ""
-        changes = self.subject.changes.replace("env.kwargs.", "")  # the strip has little room
+        changes = self.subject.changes.replace("env.kwargs.", "")  # the strip has little space
         label = Label(self.recorder.id, f"{self.subject.episode_title}{changes}{speed}", step, return_so_far)
         self.film.add(frame, label, activity)
 
@@ -246,7 +251,7 @@ class Camera:
         """Film the last step if it was skipped, and hold the last picture for a moment."""
         if self._skipped is not None and not np.isnan(results.returns[0]):  # a failed episode cannot be drawn
             self._shoot(*self._skipped)
-        self.film.hold(_END)
+        self.film.hold(_END_SECONDS)
 
 
 def film_in_memory(
@@ -283,10 +288,10 @@ def film_episodes(
     """
     networks = [subject.network() for subject in subjects]
     first = subjects[0]
-    found = []
+    all_results = []
     # Without `check` the first play has no callback, so `env.max_episode_seconds` limits its time.
     each_step = None if check is None else lambda step, _return: check(f" in step {step}")
-    with closing(verification.make_engine(first.experiment, first.chosen, "rgb_array")) as engine:
+    with closing(verification.make_engine(first.experiment, first.episode, "rgb_array")) as engine:
         recorder = Recorder(engine, 1, observations=True)
         with open_film(path, engine.fps, width, any(networks), check) as film:
             for subject, network in zip(subjects, networks, strict=True):
@@ -294,9 +299,9 @@ def film_episodes(
                 unfilmed = subject.play(engine, each_step)
                 # `condense_to` seconds of film show condense_to · fps steps. A longer episode shows every k-th step.
                 every = max(1, math.ceil(int(unfilmed.lengths[0]) / (condense_to * engine.fps)))
-                title = subject.title(engine.id, unfilmed)
-                camera = Camera(film, recorder, subject, network, every, cut_after, check, title)
+                title_card = subject.title_card(engine.id, unfilmed)
+                camera = Camera(film, recorder, subject, network, every, cut_after, check, title_card)
                 results = subject.play(recorder.engine, camera)
                 camera.end(results)
-                found.append(results)
-    return found
+                all_results.append(results)
+    return all_results

@@ -1,4 +1,7 @@
-"""The encoder of films, and their conversion to GIF."""
+"""The encoder of films, their conversion to GIF, and still pictures of films.
+
+PyAV is the Python interface of FFmpeg. It encodes and decodes films, and its graphs of filters convert pictures.
+"""
 
 import io
 import itertools
@@ -45,7 +48,7 @@ class Encoder:
         self._stream = self._film.add_stream(codec, rate=_rate(fps), options=options)
         self._stream.pix_fmt = "rgb24" if lossless else "yuv420p"
         self._stream.thread_count = 1  # with several threads x264 may encode equal pictures to different bytes
-        self._frame = av.VideoFrame.from_image
+        self._to_frame = av.VideoFrame.from_image
         # All pictures share a reformatter with one thread. By default it has a thread for each core, and a process that
         # forks could then hang.
         self._reformatter = av.video.reformatter.VideoReformatter()
@@ -55,7 +58,7 @@ class Encoder:
         """Write a picture `times` times."""
         if not self._written:
             self._stream.width, self._stream.height = picture.size
-        frame = self._reformatter.reformat(self._frame(picture), format=self._stream.pix_fmt, threads=1)
+        frame = self._reformatter.reformat(self._to_frame(picture), format=self._stream.pix_fmt, threads=1)
         for _ in range(times):
             frame.pts = self._written
             self._film.mux(self._stream.encode(frame))
@@ -68,7 +71,7 @@ class Encoder:
 
 
 def convert_to_gif(film: BinaryIO, path: Path, fps: float, check: Callable[[str], None] | None) -> None:
-    """Convert a film to a GIF in an endless loop.
+    """Convert a film to a GIF that plays in an endless loop.
 
     The film is read twice. The first time gives the colours of the whole GIF, so equal areas stay equal from picture to
     picture. The GIF has only the pixels that change, and is thus small.
@@ -79,7 +82,7 @@ def convert_to_gif(film: BinaryIO, path: Path, fps: float, check: Callable[[str]
     palette = _palette(_read(film, check))
     pictures = _read(film, check)
     first = next(pictures)
-    graph = _filters("paletteuse", [first, palette], dither="none")
+    graph = _filter_graph("paletteuse", [first, palette], dither="none")
     graph.push(palette, at=1)
     graph.push(None, at=1)  # the palette has no second picture
     with library("av").open(str(path), "w", format="gif") as gif:
@@ -96,27 +99,31 @@ def convert_to_gif(film: BinaryIO, path: Path, fps: float, check: Callable[[str]
 def _palette(pictures: Iterator[Any]) -> Any:
     """Return a picture of 16 × 16 pixels with the colours that suit all pictures best."""
     first = next(pictures)
-    graph = _filters("palettegen", [first], max_colors=str(_COLOURS))
+    graph = _filter_graph("palettegen", [first], max_colors=str(_COLOURS))
     for picture in itertools.chain([first], pictures, [None]):
         graph.push(picture)
     return graph.pull()
 
 
-def _filters(name: str, inputs: list[Any], **options: str) -> Any:
-    """Return a graph with one filter of FFmpeg, which has an input for pictures like each of `inputs`."""
+def _filter_graph(name: str, inputs: list[Any], **options: str) -> Any:
+    """Return a graph with one filter of FFmpeg, and its options.
+
+    inputs: For each input of the filter a picture, of the size and the format of all pictures for this input.
+    """
     graph = library("av").filter.Graph()
     graph.threads = 1  # as in `Encoder`
-    chosen = graph.add(name, **options)
-    for number, like in enumerate(inputs):
-        source = graph.add_buffer(width=like.width, height=like.height, format=like.format, time_base=like.time_base)
-        source.link_to(chosen, 0, number)
-    chosen.link_to(graph.add("buffersink"))
+    filter_ = graph.add(name, **options)
+    for number, picture in enumerate(inputs):
+        size = {"width": picture.width, "height": picture.height}
+        source = graph.add_buffer(**size, format=picture.format, time_base=picture.time_base)
+        source.link_to(filter_, 0, number)
+    filter_.link_to(graph.add("buffersink"))
     graph.configure()
     return graph
 
 
 def _read(film: BinaryIO, check: Callable[[str], None] | None) -> Iterator[Any]:
-    """Yield the pictures of a film from its start."""
+    """Yield the pictures of a film from its start. check: See `convert_to_gif`."""
     film.seek(0)
     with library("av").open(film) as source:
         (stream,) = source.streams.video
@@ -128,6 +135,7 @@ def _read(film: BinaryIO, check: Callable[[str], None] | None) -> Iterator[Any]:
 
 
 def _rate(fps: float) -> Fraction:
+    """Return pictures per second as a fraction, which PyAV requires."""
     return Fraction(fps).limit_denominator(1000)
 
 
