@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from evolve import display
+from evolve import display, numerics
 from evolve.analysis import contest, figures
 from evolve.analysis.contest import ContestSize, ranking, results, session
 from evolve.analysis.contest.results import ContestFile, ContestRow
@@ -28,14 +28,13 @@ from evolve.cluster.cores import check_not_too_many, number_of_cores
 from evolve.cluster.hosts import mpirun_environment, mpirun_words, python_words
 from evolve.cluster.supervision import Supervisor, begin_seconds
 from evolve.errors import InputError, Stopped, pluralize, sanitize
-from evolve.numerics import backend
 from evolve.numerics.device import has_device
 from evolve.store.disk import check_writable
 from evolve.training.manifest import load_averages, machine_facts
 
 JOB = "--job"
 """The hidden option of the processes that measure a row. Its value is the path to which they write the row."""
-_EXCLUDES = {  # the options that cannot be used together with an option
+_EXCLUDES = {  # for each option, the options that cannot be used with it
     "compare": ("size", "workers", "repeats", "backend", "price", "name", "validate", "unverified"),
     "validate": ("workers", "repeats", "price", "name", "output", "unverified"),
 }
@@ -48,7 +47,7 @@ _say = partial(say, "contest")
 def _parser() -> Parser:
     parser = Parser(
         "evolve.contest",
-        "Play a fixed experiment, which digests prove to be the same everywhere, and print the time that it takes.",
+        "Play fixed experiments, and print their times. Digests prove that each machine does the same work.",
         "evolve contest --price 1.28/h",
         "evolve contest --size medium --workers 1 8 64 -o xeon.json",
         "evolve contest --validate",
@@ -56,7 +55,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     durations = "; ".join(f"{size.name}: {size.duration}" for size in contest.SIZES.values())
-    sizes = f"the amount of work (small). One repeat on two cores takes: {durations}"
+    sizes = f"the amount of work (small). One pass on two cores takes: {durations}"
     add("--size", choices=tuple(contest.SIZES), help=sizes)
     workers = "the numbers of workers to measure (1, 2, 4, … and all cores; then a GPU, if there is one)"
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
@@ -66,8 +65,8 @@ def _parser() -> Parser:
     add("--price", metavar="P/h", help='the cost of an hour of this machine, as in "1.28/h" or "$1.28/h"')
     add("--name", metavar="NAME", help="the name of this machine (its processor)")
     add("-o", "--output", type=Path, metavar="OUT", help="the file (contest-SIZE.json); with --compare a figure")
-    add("--validate", action="store_true", help="only play the known run, a short run with a known digest")
-    add("--unverified", action="store_true", help="skip the known run; the result is then called unverified")
+    add("--validate", action="store_true", help="only play the known runs: short runs with known digests")
+    add("--unverified", action="store_true", help="skip the known runs; the result is then called unverified")
     compare = "compare files of several machines, all against the first one"
     add("--compare", type=Path, nargs="+", metavar="FILE", help=compare)
     add("--markdown", action="store_true", help="with --compare: print the table as Markdown")
@@ -78,7 +77,7 @@ def _parser() -> Parser:
 def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
     """Return the options, completed with defaults. Raises InputError for invalid or incompatible options."""
     options = _parser().parse_args(argv)
-    # An option that was not given has the value None or False.
+    # An option that is not on the command line has the value None or False.
     given = {name for name, value in vars(options).items() if value is not None and value is not False}
     for option, excluded in _EXCLUDES.items():
         for other in excluded:
@@ -145,7 +144,7 @@ def table(ranked: Sequence[ranking.RankedRow], several_machines: bool, markdown:
     lines = [columns, *([row[name] for name in columns] for row in rows)]
     if markdown:
         lines.insert(1, ["---"] * len(columns))
-        # The name of a machine may come from a stranger, and a bar in it would end the cell of the table.
+        # A file of another machine may have any name, and a bar in the name would end the cell of the table.
         escaped = [[re.sub(r"([\\`*_\[\]<>!|#])", r"\\\1", cell) for cell in cells] for cells in lines]
         return "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
     return display.table(lines, width(), {n for n, name in enumerate(columns) if name in _TEXT_COLUMNS})
@@ -174,12 +173,9 @@ def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
 
 
 def summary(file: ContestFile) -> str:
-    """Return the result of one machine as texts.
-
-    They are the table, the legs of the fastest row, the benchmark of 2020 if it is known, and the `result_line`.
-    """
+    """Return the result of one machine: the table, the legs of the fastest row, the benchmark of 2020, and the line."""
     best = file.best
-    # The score is a median of all repeats, so the legs of one repeat would not add up to it.
+    # The score is a median of all repeats, so take the same median of each leg.
     seconds_of_legs = {leg: results.score([repeat.legs[leg] for repeat in best.repeats]) for leg in file.legs}
     legs = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in seconds_of_legs.items())
     steps = sum(leg.steps for leg in file.legs.values())
@@ -195,7 +191,6 @@ def summary(file: ContestFile) -> str:
 def comparison(compared: ranking.ContestRanking, markdown: bool) -> str:
     """Return the table of several machines, and a note on the meaning of its columns."""
     first = compared.machines[0]
-    # An hour has 3600 seconds.
     hourly = dict.fromkeys(row.price.cost_in_words(3600) for row in compared.rows if row.price is not None)
     cost = f"; cost: of one pass, at {' or '.join(hourly)} an hour of the machine" if hourly else ""
     notes = (
@@ -226,26 +221,26 @@ def plan_rows(workers: Sequence[int] | None, requested: str | None, cores: int) 
     if counts[-1] > 1:
         check_start("--workers")
         mpirun_words(counts[-1])  # raises InputError if there is no mpirun
-    rows: list[tuple[int, str]] = [(count, backend(requested or "auto")) for count in counts]
+    rows: list[tuple[int, str]] = [(count, numerics.backend(requested or "auto")) for count in counts]
     if requested is None and workers is None and has_device():
         rows.append((1, "cupy"))
     return rows
 
 
-def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str, unverified: bool) -> ContestRow | int:
+def run_job(
+    supervisor: Supervisor, size: ContestSize, workers: int, backend: str, unverified: bool
+) -> ContestRow | int:
     """Measure a row in new processes. Return the row, or the exit code of the processes if they have failed.
 
-    chosen: The back end.
+    backend: The back end.
     unverified: Whether to skip the known runs.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "row.json"
-        # Several workers need a coordinator in addition. A single worker plays without MPI.
+        # Several workers need one more rank, the coordinator. A single worker plays without MPI.
         words = mpirun_words(workers + 1) if workers > 1 else []
         words += [*python_words(), "-m", "evolve", "contest", JOB, str(file), "--size", size.name]
-        words += ["--backend", chosen, "--repeats", str(size.most_repeats)]
-        if unverified:
-            words.append("--unverified")
+        words += ["--backend", backend, "--repeats", str(size.most_repeats), *(["--unverified"] if unverified else [])]
         outcome = supervisor.run(words, mpirun_environment(), begin_limit=begin_seconds(workers + 1))
         if outcome.code:
             return outcome.code
@@ -254,9 +249,9 @@ def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str
 
 def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
     """Measure a row on the ranks of this job, or in this process alone."""
-    chosen = backend(options.backend or "auto")
+    backend = numerics.backend(options.backend or "auto")
     try:
-        return session.measure(app.coordinator(), app.transport, options.size, chosen, not options.unverified, _say)
+        return session.measure(app.coordinator(), app.transport, options.size, backend, not options.unverified, _say)
     except Stopped:
         raise Stopped("stopped, and this row was not written: a contest is not resumed.") from None
 
@@ -264,12 +259,12 @@ def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
 def _validate(app: App, options: argparse.Namespace) -> int:
     """Play the known runs and print their digests. Raises DifferentWorkError if a digest differs."""
     begin = time.perf_counter()
-    chosen = backend(options.backend or "auto")
-    digests = session.validate(app.coordinator(), options.size, chosen)
+    backend = numerics.backend(options.backend or "auto")
+    digests = session.validate(app.coordinator(), options.size, backend)
     seconds = time.perf_counter() - begin
     digest = "-".join(each[:4] for each in digests.values())
-    verdict = f"{results.VALIDATED}, by {chosen} in {seconds:.1f} s"
-    print(f"contest {contest.VERSION} {options.size.name}: {verdict} ({digest})")
+    verdict = f"{results.VALIDATED}, by {backend} in {seconds:.1f} s ({digest})"
+    print(f"contest {contest.VERSION} {options.size.name}: {verdict}")
     return 0
 
 
@@ -285,9 +280,9 @@ def _measure_rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRo
     supervisor = Supervisor(_say)
     app.stop.check()  # a signal may have come before the supervisor caught signals
     rows: list[ContestRow] = []
-    for workers, chosen in planned:
-        _say(f"{_in_words([(workers, chosen)])}:")
-        row = run_job(supervisor, options.size, workers, chosen, options.unverified)
+    for workers, backend in planned:
+        _say(f"{_in_words([(workers, backend)])}:")
+        row = run_job(supervisor, options.size, workers, backend, options.unverified)
         if isinstance(row, int):
             return rows, row
         rows.append(row)
@@ -300,9 +295,9 @@ def _measure_rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRo
 def _in_words(planned: list[tuple[int, str]]) -> str:
     """Return the planned rows in words, such as "1 worker, 2 workers, a GPU, a GPU with 2 workers"."""
     texts = []
-    for workers, chosen in planned:
+    for workers, backend in planned:
         text = pluralize(workers, "worker")
-        if chosen == "cupy":
+        if backend == "cupy":
             text = "a GPU" if workers == 1 else f"a GPU with {text}"
         texts.append(text)
     return ", ".join(texts)

@@ -83,7 +83,7 @@ def test_an_older_processor_agrees(command):
 
 
 def validate_with(words, folder, **env):
-    """Play the known run with the package in a folder; return the exit code and the output."""
+    """Play the known runs with the package in a folder; return the exit code and the output."""
     words = [*words, sys.executable, "-m", "evolve", "contest", "--validate", "--size", "trial"]
     done = finished(words, folder, PYTHONPATH=str(folder), **env)
     return done.code, done.out + done.err

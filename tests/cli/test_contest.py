@@ -207,7 +207,8 @@ def test_which_workers_play(monkeypatch):
 
 
 def test_workers_that_share_a_gpu_are_counted(call, monkeypatch):
-    for name, found in (("mpirun_words", []), ("check_start", None), ("backend", "cupy"), ("run_job", 75)):
+    monkeypatch.setattr(contest_command.numerics, "backend", lambda _: "cupy")
+    for name, found in (("mpirun_words", []), ("check_start", None), ("run_job", 75)):
         monkeypatch.setattr(contest_command, name, lambda *_, found=found: found)
     done = call("contest", "--size", "trial", "--backend", "cupy", "--workers", 1, 2)
     assert done.err.startswith("evolve.contest: contest 2, size trial: a GPU, a GPU with 2 workers\n")

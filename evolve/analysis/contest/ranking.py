@@ -203,9 +203,8 @@ def _draw_curves(figure: Any, ranking: ContestRanking) -> None:
             time.errorbar(workers, seconds, [shorter, longer], **appearance, capsize=3, label=_legend_name(machine))
             if rows[0].speedup is not None:
                 speed.plot(workers, [row.speedup for row in rows], **appearance)
-    # A line needs two ends, even if only one worker was timed.
-    most_workers = max(2, *(row.measured.workers for row in ranking.rows))
-    ideal = [1, most_workers]
+    # The ideal line needs two ends, even if only one worker was timed.
+    ideal = [1, max(2, *(row.measured.workers for row in ranking.rows))]
     speed.plot(ideal, ideal, color=FAINT, ls=":", lw=1.2, zorder=1, label="ideal: speed-up equals workers")
     _set_axes(time, "Time of one pass", "seconds", ranking)
     _set_axes(speed, "Speed-up against one worker", "times as fast", ranking)
@@ -254,11 +253,9 @@ def _draw_ratios(panel: Any, fastest: Sequence[RankedRow], names: Sequence[str])
 def _draw_costs(panel: Any, fastest: Sequence[RankedRow]) -> None:
     """Draw the cost of one pass on each machine."""
     panel.set(title="Cost of one pass", xlabel="price of an hour × time")
-    costs, texts = [], []
-    for row in fastest:
-        seconds = row.measured.seconds
-        costs.append(0.0 if row.price is None else row.price.cost(seconds))
-        texts.append("no price" if row.price is None else row.price.cost_in_words(seconds))
+    priced = [(row.price, row.measured.seconds) for row in fastest]
+    costs = [0.0 if price is None else price.cost(seconds) for price, seconds in priced]
+    texts = ["no price" if price is None else price.cost_in_words(seconds) for price, seconds in priced]
     _draw_bars(panel, costs, texts, costs, [""] * len(fastest))
     panel.set_xticks([])
 

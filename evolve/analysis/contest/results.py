@@ -252,7 +252,7 @@ def read_price(text: str) -> Price:
 
 
 def signature(contents: dict[str, Any]) -> str:
-    """Return 64 hexadecimal digits that identify the contents of a file, which must not include a signature."""
+    """Return 64 hexadecimal digits that identify the contents of a file without its signature."""
     text = json.dumps(contents, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -281,7 +281,7 @@ def write(file: ContestFile, path: Path) -> Path:
 
 
 def read(path: Path) -> ContestFile:
-    """Return the contents of a file of this version or an earlier one.
+    """Return a contest file of this version or an earlier one.
 
     Raises InputError if the file cannot be read, is not a contest file, was edited, or is of an unknown version, and
     for the verdict `DIFFERENT`.
@@ -299,19 +299,20 @@ def read(path: Path) -> ContestFile:
         raise InputError.plainly(str(path), message)
     try:
         # Strict models accept a list for a tuple only in JSON.
-        found = ContestFile.model_validate_json(json.dumps(contents))
+        file = ContestFile.model_validate_json(json.dumps(contents))
     except ValidationError as error:
         raise InputError.plainly(str(path), f"{path}: {explain(ContestFile, error)}") from None
     legs = set(contest.LEGS_OF_VERSION[version])
-    if found.size not in contest.SIZES or any(set(row.legs) != legs for row in found.rows):
+    if file.size not in contest.SIZES or any(set(row.legs) != legs for row in file.rows):
         raise InputError(str(path), "a whole contest", "missing parts, or an unknown size")
-    verdict, why = found.assess()
+    verdict, reason = file.assess()
     if verdict == DIFFERENT:
-        raise InputError(str(path), "the work of the contest", f"different work ({why})")
-    return found
+        raise InputError(str(path), "the work of the contest", f"different work ({reason})")
+    return file
 
 
 def _contents(path: Path) -> dict[str, Any]:
+    """Return the table in a JSON file. Raises InputError if the file cannot be read, or is not a contest file."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(str(path), "a contest file", f"{path.stat().st_size:,} bytes")

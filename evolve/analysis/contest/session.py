@@ -160,7 +160,7 @@ def measure(
     known: dict[str, str] = {}
     if check_known:
         known = validate(coordinator, size, backend)
-        say("the known run: validated")
+        say("the known runs: validated")
     else:
         for leg in contest.LEGS:
             play(contest.known_experiment(leg, backend), coordinator, size.seed)

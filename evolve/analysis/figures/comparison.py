@@ -53,19 +53,19 @@ def draw_comparison(ranking: Ranking) -> Any:
 
     A row shows the scores of the seeds, the mean, and the interval of the mean. Beside it are the numbers.
     """
-    # Break names and notes into lines.
+    # Group the rows by environment, and break names and notes into lines.
     envs = list(dict.fromkeys(row.env for row in ranking.rows))
-    facets = [[row for row in ranking.rows if row.env == env] for env in envs]
+    rows_of_envs = [[row for row in ranking.rows if row.env == env] for env in envs]
     names = {row.label: textwrap.fill(style.unbroken(sanitize(row.name)), _NAME_CHARACTERS) for row in ranking.rows}
     notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in ranking.notes]
     # Make the panels. Heights are in inches: a row has space for the longest name, and the figure for its title, axis
     # label and notes.
     most_lines = 1 + max(name.count("\n") for name in names.values())
     row_height = max(0.4, 0.08 + 0.17 * most_lines)
-    heights = [0.5 + row_height * len(facet) for facet in facets]
+    heights = [0.5 + row_height * len(rows) for rows in rows_of_envs]
     num_note_lines = sum(1 + note.count("\n") for note in notes)
     figure = style.new_figure(sum(heights) + 1.0 + 0.16 * num_note_lines)
-    panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
+    panels = figure.subplots(len(envs), 1, squeeze=False, height_ratios=heights)[:, 0]
     # Find the right edges of the columns. The last column is left out if no row is compared with the reference.
     columns = zip(*map(_cells, ranking.rows), strict=True)
     widths = []
@@ -75,11 +75,11 @@ def draw_comparison(ranking: Ranking) -> Any:
         widths.pop()
     right_edges = np.cumsum(widths).tolist()
     # Draw the panels, and write the notes below and the title above them.
-    for panel, facet in zip(panels, facets, strict=True):
-        _draw_facet(panel, facet, [names[row.label] for row in facet], right_edges, ranking.reference)
-        if len(facets) > 1:
+    for panel, env, rows in zip(panels, envs, rows_of_envs, strict=True):
+        _draw_rows(panel, rows, [names[row.label] for row in rows], right_edges, ranking.reference)
+        if len(envs) > 1:
             # The title stands above the headers of the columns, because a long title would cover them.
-            title = textwrap.fill(sanitize(facet[0].env), _TITLE_CHARACTERS)
+            title = textwrap.fill(sanitize(env), _TITLE_CHARACTERS)
             panel.set_title(title, pad=17)
             figure.set_figheight(figure.get_figheight() + 0.2 + 0.17 * title.count("\n"))
     panels[-1].set_xlabel(ranking.score)
@@ -96,7 +96,7 @@ def _cells(row: Comparison) -> tuple[str, str, str]:
     return mean.replace("-", "−"), interval.replace("-", "−"), against_reference
 
 
-def _draw_facet(
+def _draw_rows(
     panel: Any, rows: Sequence[Comparison], names: Sequence[str], right_edges: Sequence[float], reference: str
 ) -> None:
     """Draw the rows of one environment. Each row has a name at the left, and numbers at the right.

@@ -31,7 +31,7 @@ Places = dict[int, tuple[float, float]]
 _ARRAYS = ("source_layer", "source_neuron", "target_layer", "target_neuron", "strength", "activity_index")
 _POSITIVE, _NEGATIVE = style.DEEP_BLUE, style.COLOURS[1]
 _TALLEST = 11.0  # inches, of the figure without its note
-_MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
+_MOST_NAMED_NEURONS = 90  # a layer of more neurons has no space for their names
 _MOST_KINDS = 3  # of neurons, each counted in the text of a layer; more kinds are counted together
 _MOST_CONNECTIONS = 500  # that are all drawn; of more only the strongest tenth is drawn, about `_MOST_DRAWN` at most
 _MOST_DRAWN = 2000  # more curves, as of a network that sees images, cover each other, and take megabytes of a page
@@ -130,8 +130,9 @@ def connections_of(network: Network, mask: Bool, strength: Float32) -> Connectio
 
 
 def places_of(connections: Connections) -> list[Places]:
-    """Return the positions of each layer's drawn neurons. Hidden neurons are drawn only if they are connected."""
+    """Return the positions of each layer's drawn neurons. A hidden neuron is drawn only if it has a connection."""
     drawn = [sorted(neurons) for neurons in connections.connected]
+    # The first and the last layer are drawn whole, but without unused outputs.
     drawn[0] = list(range(connections.sizes[0]))
     drawn[-1] = [neuron for neuron in range(connections.sizes[-1]) if neuron not in connections.unused]
     places = []

@@ -10,8 +10,7 @@ import re
 import textwrap
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -99,7 +98,9 @@ def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(function)
     def with_settings(*arguments: _P.args, **options: _P.kwargs) -> _R:
-        with _SETTINGS_LOCK, matplotlib("").rc_context(_SETTINGS):
+        with _SETTINGS_LOCK, matplotlib("").rc_context(_SETTINGS), warnings.catch_warnings():
+            # matplotlib warns about each character that its font lacks. `to_bytes` warns once about all of them.
+            warnings.filterwarnings("ignore", "Glyph ")
             return function(*arguments, **options)
 
     return with_settings
@@ -111,23 +112,14 @@ def new_figure(height: float) -> Any:
     return matplotlib("figure").Figure(figsize=(WIDTH, height), layout="constrained")
 
 
-@contextmanager
-def _unknown_glyphs_ignored() -> Iterator[None]:
-    """Suppress matplotlib's warning about each character that its font lacks."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph ")
-        yield
-
-
 def set_title(figure: Any, title: str) -> None:
-    """Put a title above a figure."""
+    """Put a title above a figure. Call this function only in a function that is `styled`."""
     text = figure.suptitle("", x=0.01, ha="left", fontsize=11)
     # Letters differ in their width, so shorten the lines until the title fits.
     for characters in range(_TITLE_CHARACTERS, 0, -5):
         text.set_text(textwrap.fill(sanitize(title), characters))
-        with _unknown_glyphs_ignored():
-            if text.get_window_extent().width <= 0.98 * figure.bbox.width:
-                break
+        if text.get_window_extent().width <= 0.98 * figure.bbox.width:
+            break
 
 
 def drawable(values: Float64) -> Float64:
@@ -192,8 +184,7 @@ def to_bytes(figure: Any, kind: str) -> bytes:
     metadata: dict[str, str | None] = {date_keys[kind]: None} if kind in date_keys else {}
     if title := " ".join(figure.get_suptitle().split()):
         metadata["Title"] = title
-    with _unknown_glyphs_ignored():
-        figure.savefig(buffer, format=kind, metadata=metadata)
+    figure.savefig(buffer, format=kind, metadata=metadata)
     # In an SVG texts stay texts, and a browser shows missing characters in other fonts.
     if kind != "svg" and (lacking := _lacking_characters(figure)):
         _LOG.warning("the font of figures lacks %s and shows boxes instead: save the figure as .svg", lacking)
@@ -218,8 +209,7 @@ def to_svg(figure: Any, name: str) -> str:
     """
     buffer = io.StringIO()
     metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with _unknown_glyphs_ignored():
-        figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
+    figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
     text = buffer.getvalue()
     # Drop the head of the file, and the begin of the tag <svg>, which has the size of the figure.
     _, body = text[text.index("<svg ") :].split(">", 1)
