@@ -94,32 +94,32 @@ def _episodes(options: argparse.Namespace, run: store.Stored, experiment: Experi
     return [choose_episode(run, experiment, options.generation, options.candidate, options.episode, purpose, genome)]
 
 
-def _why_not_logged(run: store.Stored, chosen: Episode) -> str:
+def _why_not_logged(run: store.Stored, episode: Episode) -> str:
     """Return the reason why the log has no return of an episode."""
-    if chosen.purpose is not Purpose.EPISODE:
-        return f"the log has no such {chosen.purpose.title} episode of this genome"
-    if chosen.generation < run.num_generations:
+    if episode.purpose is not Purpose.EPISODE:
+        return f"the log has no such {episode.purpose.title} episode of this genome"
+    if episode.generation < run.num_generations:
         return "nothing in the log: the candidate had left the race before this episode"
-    genome = f"candidate {chosen.candidate} has the genome that the strategy will ask for"
-    return f"nothing in the log: generation {chosen.generation} is not complete yet, and {genome}"
+    genome = f"candidate {episode.candidate} has the genome that the strategy will ask for"
+    return f"nothing in the log: generation {episode.generation} is not complete yet, and {genome}"
 
 
 def _compare(
-    run: store.Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, why_not: str = ""
+    run: store.Stored, experiment: Experiment, episode: Episode, results: EpisodeResults, why_not: str = ""
 ) -> str | None:
     """Print the return of an episode, and compare it with the log.
 
     Return the difference in words; None if there is no difference, or if nothing was compared.
 
-    why_not: The reason why the episode is not compared; empty if it is an episode of the run.
+    why_not: The reason why the episode cannot be compared; empty if it can.
     """
     returned = float(results.returns[0])
-    seed = environment_seed(run, experiment, chosen)
-    engine, logged_engine = experiment.config.env.engine, config_of(run).env.engine
-    engine_text, logged_engine_text = "", ""
-    if engine != logged_engine:
-        engine_text, logged_engine_text = f", engine {engine}", f", engine {logged_engine}"
-    env = environment_of(experiment, chosen)
+    seed = environment_seed(run, experiment, episode)
+    engine_text = logged_engine_text = ""
+    if experiment.config.env.engine != config_of(run).env.engine:
+        engine_text = f", engine {experiment.config.env.engine}"
+        logged_engine_text = f", engine {config_of(run).env.engine}"
+    env = environment_of(experiment, episode)
     # The seed of the environment determines the values of randomized arguments.
     kwargs = environments.with_drawn_arguments(env, seed).kwargs
     randomized = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
@@ -128,12 +128,12 @@ def _compare(
     if why_not:
         print(f"not compared with the log: {why_not}")
         return None
-    if chosen.logged is None:
-        print(_why_not_logged(run, chosen))
+    if episode.logged is None:
+        print(_why_not_logged(run, episode))
         return None
     # The return of a failed episode is NaN, and NaN is not equal to itself.
-    if not np.array_equal(returned, chosen.logged, equal_nan=True):
-        return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title}{logged_engine_text})"
+    if not np.array_equal(returned, episode.logged, equal_nan=True):
+        return f"{run.path} has a return of {episode.logged!r} for this episode ({episode.title}{logged_engine_text})"
     print("equal to the log, to the bit")
     return None
 
@@ -152,9 +152,9 @@ def _play_all(
     # An episode in a window takes long, so a stop ends it. Without a window, the episode is played to its end.
     each_step = None if mode is None else check
     with closing(make_engine(experiment, episodes[0], mode)) as engine:
-        for chosen in episodes:
-            stop.check(f" before {chosen.title}")
-            yield play(run, experiment, chosen, engine, each_step)
+        for episode in episodes:
+            stop.check(f" before {episode.title}")
+            yield play(run, experiment, episode, engine, each_step)
 
 
 def _body(app: App, argv: list[str]) -> int:
@@ -176,17 +176,17 @@ def _body(app: App, argv: list[str]) -> int:
         if why_not:
             engine = "in Gymnasium"
         about = "".join(f", {words}" for words in (episodes[0].which.title, engine, changes.settings) if words)
-        subjects = [video.Subject(run, played_experiment, chosen, chosen.title, about) for chosen in episodes]
+        subjects = [video.Subject(run, played_experiment, episode, episode.title, about) for episode in episodes]
         cut_after = options.seconds or math.inf
         all_results = video.film_episodes(subjects, options.video, cut_after=cut_after, check=app.stop.check)
     # The log has no episodes of a changed environment or network. If only the engine is changed, returns are compared.
     if not why_not and (changes.settings or "id" in changes.env):
         why_not = f"an episode{changes.describe(config_of(run).env)}"
     differences = []
-    for chosen, results in zip(episodes, all_results, strict=True):
+    for episode, results in zip(episodes, all_results, strict=True):
         if len(episodes) > 1:
-            print(f"{chosen.title}: ", end="")
-        if (difference := _compare(run, played_experiment, chosen, results, why_not)) is not None:
+            print(f"{episode.title}: ", end="")
+        if (difference := _compare(run, played_experiment, episode, results, why_not)) is not None:
             differences.append(difference)
     if options.video is not None:
         print(options.video)

@@ -70,7 +70,7 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
 
 
 def _summarize(app: App, progress: ReportProgress, run: StoredRun, with_film: bool) -> RunSummary:
-    """Play episodes of a run again, and show the progress on the terminal."""
+    """Play episodes of a run again for the page, and show the progress."""
     progress.start(run.path)
     coordinator = app.coordinator()
     coordinator.progress = progress.update
@@ -80,13 +80,13 @@ def _summarize(app: App, progress: ReportProgress, run: StoredRun, with_film: bo
 def path_for(runs: Sequence[PlannedRun]) -> Path:
     """Return the path of the page about runs, in the directory that contains all their files.
 
-    Other jobs, as of an array, may write runs to the same directories. The name of the page then has the seeds of
-    `runs`, so that each job has its own page.
+    If other jobs, as of an array, have written runs to the same directories, the name of the page has the seeds of
+    `runs`. So each job has its own page.
     """
     # Relative paths without a common directory have the common path "".
     directory = Path(os.path.commonpath([run.path.parent for run in runs]) or ".")
-    present = {path for run in runs for path in run.path.parent.glob("seed-*.h5")}
-    if present <= {run.path for run in runs}:
+    own = {run.path for run in runs}
+    if all(own.issuperset(run.path.parent.glob("seed-*.h5")) for run in runs):
         return directory / "report.html"
     seeds = sorted({run.seed for run in runs})
     seeds_text = "-".join(map(str, seeds)) if len(seeds) <= _MOST_SEEDS else f"{seeds[0]}-to-{seeds[-1]}"
@@ -99,8 +99,8 @@ def can_check_later(runs: Sequence[PlannedRun]) -> bool:
     The check imports libraries, which takes longer than the start of a run. It can wait if it will certainly succeed:
     the libraries are installed, and all environments are exact tasks, which can always be drawn.
     """
-    exact = all(run.experiment.config.env.engine == "exact" for run in runs)
-    return exact and is_installed(*_LIBRARIES)
+    all_exact = all(run.experiment.config.env.engine == "exact" for run in runs)
+    return all_exact and is_installed(*_LIBRARIES)
 
 
 def check(runs: Sequence[PlannedRun], dry: bool = False) -> None:
