@@ -193,8 +193,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     for name, is_given in (("-x/--over", arguments.over is not None), ("--load", arguments.load)):
         if is_given and kind:
             raise InputError(name, "a picture of curves with it", f"--{kind}")
-    one_file = arguments.network or arguments.archive
-    if one_file and len(arguments.files) > 1:
+    takes_one_file = arguments.network or arguments.archive
+    if takes_one_file and len(arguments.files) > 1:
         raise InputError("FILE", f"one run file with --{kind}", f"{len(arguments.files)} files")
     # Choose the output, and refuse a picture that cannot be drawn or written.
     if arguments.output is None:
@@ -203,7 +203,9 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     figures.check_library()
     # With --live the files need not exist yet.
     if not arguments.live:
-        arguments.files = [store.one_run_file(arguments.files[0])] if one_file else store.run_files(arguments.files)
+        arguments.files = (
+            [store.one_run_file(arguments.files[0])] if takes_one_file else store.run_files(arguments.files)
+        )
     arguments.over = arguments.over or "generation"
     return arguments
 

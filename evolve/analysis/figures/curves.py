@@ -46,9 +46,8 @@ _PANEL_SHARE = 0.8  # the share of a panel's nominal width for data; the rest is
 _BEST, _MEAN = "best of generation", "population mean"  # the series of fitness
 _UNNAMED: LineStyle = {"color": PALE, "ls": "-", "lw": 0.8, "zorder": 1.5}  # the style of lines without a label
 _TRIANGLES_LABEL = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
-# A dashed line with more points than this is drawn with means of neighbouring points.
-_MOST_DASHED = 1500
-_MOST_MEANS = 300
+_MOST_DASHED = 1500  # points of a dashed line
+_MOST_MEANS = 300  # points of a longer line, which are means of neighbouring points
 
 
 @dataclass(frozen=True)
@@ -462,14 +461,15 @@ def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
     has_triangles = False
     for group in facet.groups:
         begun = _begun_searches(facet, group)
-        # Take the median over the runs. A long run may begin searches after the end of the curve, the shortest run.
+        # Take the median over the runs. The curve ends with the shortest run, so leave out searches that begin later.
         end = facet.x(group)[-1]
         places = {search: float(np.median(begun[search])) for search in sorted(begun)}
         places = {search: place for search, place in places.items() if place <= end}
-        named = []
+        named: list[tuple[int, str]] = []
         if len(facet.groups) == 1:
             shared = [search for search in places if len(begun[search]) == len(group.runs)]
-            named = shared if _have_space(panel, facet.x(group), [places[search] for search in shared]) else []
+            if _have_space(panel, facet.x(group), [places[search] for search in shared]):
+                named = shared
         for search, place in places.items():
             if search in named:
                 _, kind = search
@@ -503,7 +503,8 @@ def _begun_searches(facet: Facet, group: RunGroup) -> dict[tuple[int, str], list
 def _have_space(panel: Any, x: Float64, places: Sequence[float]) -> bool:
     """Return whether names of searches at these places are few and far enough apart. x: [n], of the whole curve."""
     panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
-    gaps = np.diff(places) * panel_inches  # times the length of the x axis, in inches
+    # The gaps in inches, times the length of the axis, which may be 0.
+    gaps = np.diff(places) * panel_inches
     return len(places) <= _MOST_NAMED and bool((gaps >= _NAME_INCHES * (x[-1] - x[0])).all())
 
 

@@ -5,6 +5,7 @@ the sentences at the top of the page, and each function `…_table` a `ReportTab
 of the page and their names.
 """
 
+import itertools
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -191,13 +192,13 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     A row is an experiment. If there are more settings than experiments, a row is a setting. Options that only one
     network or strategy has are left out.
     """
-    # For each group the settings in which it differs from the first group: keys, values of the first, own values.
+    # The settings in which each other group differs from the first: keys, values of the first, own values.
     first, *others = groups
     differences = [run_groups.group_differences(first.config, other.config) for other in others]
-    of_first = {key: value for found in differences for key, value, _ in found}
+    of_first = {key: value for key, value, _ in itertools.chain.from_iterable(differences)}
     if not of_first:
         return None
-    # The settings of each group. If a group has no difference, it has the value of the first group.
+    # The settings of all groups. If a group has no difference, it has the value of the first group.
     settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differences)]
     # A kind of group is a network and a strategy. `without_implied` drops the options that only one of two kinds has.
     # But two groups of one kind may differ in such an option. So choose the settings in which a group differs from the
