@@ -37,7 +37,7 @@ Slots = NDArray[np.intp]
 
 def ceil_div(number: int, divisor: int) -> int:
     """Return number / divisor, rounded up."""
-    return -(-number // divisor)
+    return -(-number // divisor)  # `//` rounds down
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -48,7 +48,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
-    """Raise ValueError unless an array has a shape and a type. Raise TypeError if it is no array.
+    """Raise ValueError unless an array has the expected shape and type. Raise TypeError unless it is an array.
 
     Args:
         array: The array.

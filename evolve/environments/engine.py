@@ -44,8 +44,8 @@ _SEED = 20  # the seed of the trial episodes, and of their random outputs
 _COMPARED_STEPS = 40  # the most steps that `check_repeatable` compares
 # `check_metrics` and `seems_endless` give up if an episode takes more than this number of steps or seconds.
 _MOST_STEPS, _EPISODE_SECONDS = 4096, 1.0
-# Then `check_repeatable` plays at most this number of further episodes. It begins no further episode after this
-# processor time, or `PAIR_SECONDS` of wall time, since its beginning.
+# After it has compared two episodes, `check_repeatable` plays at most this number of further episodes. It begins no
+# further episode when it has taken this processor time, or `PAIR_SECONDS` of wall time.
 _MORE_EPISODES, _MORE_SECONDS = 100, 0.05
 PAIR_SECONDS = 0.2
 """The approximate wall time for which `check_repeatable` compares two episodes; it always compares the first step. The
@@ -67,7 +67,7 @@ _SEPARATE = (
 )  # fmt: skip
 """The cure in the error for an environment object that shares something with other objects."""
 
-# The codes of the types of metrics, the widest type last. _NONE means: no metric, because the episode failed.
+# The codes of the types of metrics, the widest type last. _NONE means that there is no number.
 _NONE, _BOOL, _INT, _FLOAT = range(4)
 _TYPE_CODES = {"b": _BOOL, "i": _INT, "u": _INT, "f": _FLOAT}
 """The code of the type of a metric, by NumPy's `dtype.kind`."""
@@ -393,7 +393,7 @@ def _first_difference(
         for step, before in enumerate(_within(PAIR_SECONDS, alone)):
             # If the new episode has ended already, {} takes the place of its transition, and differs from any.
             if difference := _difference(before, next(again, {})):
-                return f"{difference} of {f'step {step}' if step else 'reset'}"
+                return f"{difference} of step {step}" if step else f"{difference} of reset"
             if in_turns:
                 next(other, None)
     return None

@@ -87,7 +87,7 @@ class CompiledSlots:
     """
 
     def __init__(self, task: AnyTask, slots: int, per_call: int | None = None) -> None:
-        if task.has_world and 0 < native.stack_bytes() < _LEAST_STACK:
+        if task.has_world and 0 < native.stack_bytes() < _LEAST_STACK:  # 0 means unknown or unlimited
             expected = f"a thread with a stack of at least {_LEAST_STACK // 1024} kB, which rigid bodies need"
             cure = "Raise the limit, ulimit -s, or call threading.stack_size(2**20) before the thread begins."
             raise InputError("env.engine", expected, f"{native.stack_bytes() // 1024} kB", cure)

@@ -43,12 +43,12 @@ _NO_RESULT = object()  # stands for the result of a step that raised an exceptio
 _MEASURING_SECONDS = 0.005  # the duration of `_step_seconds`, unless the episode ends earlier
 _TICK_SECONDS = 600e-6
 """The desired least duration of a tick (one step of all slots): 15 times the overhead of a tick, which is 40 µs."""
-LONG_SECONDS = 60.0
+NO_END_SECONDS = 60.0
 """If an environment declares no step limit, and no episode ends for this time, the process warns once."""
 _LOG = logging.getLogger("evolve")
 
 
-def _no_environment(_: Any) -> Any:
+def _raise_no_environment(_: Any) -> Any:
     raise RuntimeError("there is no environment in this slot: its reset failed")
 
 
@@ -66,7 +66,7 @@ class _SlotContent:
     """
 
     env: Any = None
-    step: Callable[[Any], Any] = _no_environment
+    step: Callable[[Any], Any] = _raise_no_environment
     limit: float = math.inf
     drawn: Table = field(default_factory=dict)
     elapsed: int = 0
@@ -74,7 +74,7 @@ class _SlotContent:
 
     def close(self) -> None:
         """Close the environment, if there is one. A later step raises an error."""
-        env, self.env, self.step = self.env, None, _no_environment
+        env, self.env, self.step = self.env, None, _raise_no_environment
         if env is not None:
             gymnasium_making.close_silently(env)
 
@@ -103,7 +103,7 @@ class GymnasiumEngine:
         first = gymnasium_making.make_or_explain(options, self._make)
         # Slot 0 keeps this first object, because `suggested_slots` steps it.
         self._slots[0] = _new_content(first, example_arguments(self._randomize))
-        self._may_warn = self._slots[0].limit == math.inf  # whether the warning of `LONG_SECONDS` may still come
+        self._may_warn = self._slots[0].limit == math.inf  # whether the warning of `NO_END_SECONDS` may still come
         self._warning_time = math.inf  # the time of this warning, unless an episode begins or ends before
         with on_error(self.close):  # otherwise a thread of the environment would keep the process alive
             self._examine(first, options)
@@ -158,13 +158,13 @@ class GymnasiumEngine:
                 raise
             except BaseException as error:  # not only Exception, see `step`
                 self._note_fault(slot, error)
-                # The next step will end the episode. Until then its network sees this row once.
+                # The next step ends this episode. Before that, its network sees this row once.
                 observations[slot] = 0
                 if self._ends_run(error):
                     self._reset_hung = True
                     break
         # Episodes begin at the start of a run, or because others have ended. So the time of the warning starts again.
-        self._warning_time = time.monotonic() + LONG_SECONDS
+        self._warning_time = time.monotonic() + NO_END_SECONDS
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] by outputs [k, A]; write rows `slots` of observations [B, O]; return rewards and ends, [k]."""
@@ -203,10 +203,10 @@ class GymnasiumEngine:
             rewards.append(reward)
             ended.append(over)
         if self._may_warn and any(ended):
-            self._warning_time = time.monotonic() + LONG_SECONDS
+            self._warning_time = time.monotonic() + NO_END_SECONDS
         elif self._may_warn and time.monotonic() > self._warning_time:
             self._may_warn = False
-            no_end = f"{self.id} declares no limit of steps, and no episode has ended here for {LONG_SECONDS:g} s"
+            no_end = f"{self.id} declares no limit of steps, and no episode has ended here for {NO_END_SECONDS:g} s"
             until = "env.max_episode_seconds, unless env.max_episode_steps limits it"
             _LOG.warning("%s: an episode without an end lasts for %s", no_end, until)
         return np.array(rewards, np.float64), np.array(ended, np.bool_)
@@ -282,8 +282,8 @@ class GymnasiumEngine:
 
     def close(self) -> None:
         """Close every environment."""
-        for slot in (*self._slots, *self._spare):
-            slot.close()
+        for content in (*self._slots, *self._spare):
+            content.close()
         self._spare.clear()
 
     def _refuse(self, fault: str | None) -> None:

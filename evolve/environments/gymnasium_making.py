@@ -89,8 +89,9 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
 
     @without_advice()
     def make(drawn: Table = example) -> _Env:
+        import_context = nullcontext() if options.id in _MADE_IDS else _importing()
         # Each object gets copies of the arguments, because it may change its lists and tables: `config.pop("size")`.
-        with nullcontext() if options.id in _MADE_IDS else _importing(), _mujoco_warnings_once():
+        with import_context, _mujoco_warnings_once():
             env: _Env = gymnasium.make(
                 options.id if entry_point is None else EnvSpec(options.id, entry_point=entry_point),
                 max_episode_steps=options.max_episode_steps,
@@ -163,7 +164,7 @@ def _warn_once(text: str) -> None:
 
 
 def _class_or_function(env_id: str) -> Callable[..., Any] | None:
-    """Return the result of `_named_object`. Raises InputError if it is a task's generator function, not registered."""
+    """Return the result of `_named_object`. Raises InputError for a generator function, which must be registered."""
     named = _named_object(env_id)
     if inspect.isgeneratorfunction(named):
         module, _, name = env_id.rpartition(":")
@@ -214,9 +215,8 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
             raise TypeError(f"{class_name} is no gymnasium.Wrapper")
     except FAILURES as error:  # an import runs the code of the module, which may raise anything
         expected, got = "a wrapper `module:Class` that can be imported", f"{name} ({one_line(error)})"
-        raise InputError(
-            "env.wrappers", expected, got, *_wrapper_cure(error, module, class_name, env_module)
-        ) from error
+        cure = _wrapper_cure(error, module, class_name, env_module)
+        raise InputError("env.wrappers", expected, got, *cure) from error
     return wrapper_class
 
 
@@ -347,10 +347,10 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
     except (InputError, KeyboardInterrupt):  # an InputError explains the failure of a wrapper
         raise
     except BaseException as error:  # a constructor or an imported module may raise anything, also a panic in Rust
-        raise _failed_making(options, error) from error
+        raise _making_error(options, error) from error
 
 
-def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
+def _making_error(options: EnvOptions, error: BaseException) -> InputError:
     """Return the error for an environment whose module or constructor raised an exception."""
     # Drop the arguments, which Gymnasium appends to the message of the constructor.
     message = _error_text(error).partition(" was raised from the environment creator")[0]
@@ -358,19 +358,20 @@ def _failed_making(options: EnvOptions, error: BaseException) -> InputError:
     module, colon, name = options.id.rpartition(":")
     # If the import of the module failed, the arguments are not to blame.
     if (options.kwargs or options.randomize) and (not module or module in sys.modules):
-        return _refused_arguments(options, message, lacks_argument)
+        return _arguments_error(options, message, lacks_argument)
     if "Malformed environment ID" in message or (colon and not (module and name)):
         similar = suggest(options.id.strip(" :"), gymnasium.registry)
         # If the id looks complete, the module may have tried to register a malformed name, so show Gymnasium's message.
         got = repr(options.id) + (f" ({message})" if module and name else "")
         return InputError("env.id", "the name of an environment, or module:Name", got, similar)
     advice = "Its arguments are env.kwargs." if lacks_argument else ""
+    # PettingZoo's environments have an attribute `possible_agents`.
     if hasattr(_named_object(options.id), "possible_agents") or module.startswith("pettingzoo"):
         advice = _ONE_AGENT
     return InputError("env.id", _CAN_BE_MADE, f"{options.id} ({message})", advice)
 
 
-def _refused_arguments(options: EnvOptions, message: str, lacks_argument: bool) -> InputError:
+def _arguments_error(options: EnvOptions, message: str, lacks_argument: bool) -> InputError:
     """Return the error for an environment that does not take the arguments of `options`.
 
     Args:
@@ -458,6 +459,7 @@ def _of_pettingzoo(env_id: str) -> bool:
     if env_id.startswith("pettingzoo"):
         return True
     looks_alike = re.search(r"(^|[.:])[a-z_]+_v\d+$", env_id) is not None
+    # With cutoff=1.0, `suggest` proposes only names that differ in nothing but case and punctuation.
     return looks_alike and not suggest(env_id.rpartition(":")[2], gymnasium.registry, cutoff=1.0)
 
 
@@ -470,6 +472,7 @@ def _import_cure(env_id: str, message: str) -> tuple[str | Setting, ...]:
     if _of_pettingzoo(env_id):
         return (_ONE_AGENT,)
     missing = re.search(r"No module named '([^']+)'", message)
+    # The id names the missing module, or a module in the missing package.
     if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
         return ("Modules are looked for in the working directory and on PYTHONPATH.",)
     return (f"{module or env_id} imports it: install it.",)
@@ -520,8 +523,8 @@ def _module_cure(module: str, name: str) -> str:
         return f"The module {module} registers no {name}. {suggest(name, gymnasium.registry, cutoff=0.8)}".strip()
     makers = {attribute for attribute, value in attributes.items() if _makes_env(value, module)}
     similar = suggest(name, makers.union(gymnasium.registry))
-    lacks = "has no" if name not in attributes else "holds another object instead of a"
-    return f"The module {module} {lacks} class or function {name}. {similar}".strip()
+    problem = "has no" if name not in attributes else "holds another object instead of a"
+    return f"The module {module} {problem} class or function {name}. {similar}".strip()
 
 
 def _makes_env(value: Any, module: str) -> bool:

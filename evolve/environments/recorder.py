@@ -60,7 +60,7 @@ class Recorder:
     def __init__(self, engine: Engine, slots: int, observations: bool) -> None:
         self._engine = engine
         self._with_observations = observations
-        self.running = [Recording(0) for _ in range(slots)]
+        self.running = [Recording(seed=0) for _ in range(slots)]  # `reset` replaces them
         self.finished: list[Recording] = []
 
     def __getattr__(self, name: str) -> Any:

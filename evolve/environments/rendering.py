@@ -86,7 +86,7 @@ GYMNASIUM_INDICES = {
     "MountainCarContinuous-v0": [0, 1],
     "Pendulum-v1": [0, 3],
 }
-"""For each classical task: where in its state [S] the numbers are of which Gymnasium's `state` consists."""
+"""For each task of classic control: the indices in its state [S] of the numbers in Gymnasium's `state`."""
 _WIDTH = 20.0  # the width of Gymnasium's pictures of a walker, in meters
 _MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}
 """Values of the variable MUJOCO_GL with which MuJoCo needs no display, each with the library that it needs."""
@@ -233,15 +233,15 @@ def _labels_of_dict(space: Space, coder: Callable[[Space], tuple[int, Any]]) -> 
     """
     if space is None or kind_of(space) != "Dict":
         return ()
-    found: list[str] = []
+    all_labels: list[str] = []
     for key, member in members_of(space):
         size, _ = coder(member)
         first = int(member.start) if kind_of(member) == "Discrete" else 0  # a Discrete action counts from its start
         numbers = [str(first + n) for n in range(size)] if size > 1 else [""]
         for label in _labels_of_dict(member, coder) or numbers:
             with_key = f"{str(key)[:_LONGEST_KEY]} {label}".strip()
-            found.append(with_key if len(with_key) <= _LONGEST_LABEL else label)
-    return tuple(found)
+            all_labels.append(with_key if len(with_key) <= _LONGEST_LABEL else label)
+    return tuple(all_labels)
 
 
 def _place_bodies(env: Any, task: AnyTask, world: Any, seed: int, step: int) -> None:
@@ -312,15 +312,14 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
         raise InputError("env.id", f"a task that can be drawn: {', '.join(filter(is_drawable_task, TASKS))}", env_id)
     with _DRAWING_LOCK:
         if env_id in GYMNASIUM_INDICES:
-            env = _environment(
-                env_id, settings=(), seed=0
-            )  # any seed, because `state` replaces the state after the reset
+            # Any seed will do, because `state` replaces the state after the reset.
+            env = _environment(env_id, settings=(), seed=0)
             env.state = np.array(state[GYMNASIUM_INDICES[env_id]])
             # Set all settings, because this shared object may still have the settings of another episode.
             for name, value in task.options:
                 setattr(env, name, value)
         else:
-            settings = task.options.model_dump(exclude=set(task.own_settings))  # Gymnasium does not take own settings
+            settings = task.options.model_dump(exclude=set(task.own_options))  # Gymnasium does not take own settings
             env = _environment(env_id, tuple(settings.items()), seed)
             _place_bodies(env, task, state, seed, step)
         return as_frame(env_id, env.render)

@@ -32,7 +32,7 @@ Space = Any
 _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 _OBSERVATIONS = "non-empty observations of Box, Discrete, MultiDiscrete, MultiBinary, or of a Dict or Tuple of them"
 _LEVEL_LOCK = threading.Lock()
-# Gymnasium's log level before the first `without_advice`, once for each `without_advice` that has not ended.
+# One entry for each `without_advice` that has not ended: Gymnasium's log level before the first of them.
 _original_levels: list[int] = []
 # The largest number of elements of a stored space, and of values of one Discrete or of one element of MultiDiscrete.
 _LARGEST_COUNT = 2**31
@@ -232,9 +232,7 @@ class Codec:
             self._encode(observation, row)
 
     def decode(self, outputs: Float32) -> Any:
-        """Return n actions from network outputs [n, A]: an array [n, …], or such an array in each member of a Dict or
-        Tuple.
-        """
+        """Return n actions from network outputs [n, A]: an array [n, …]; for a Dict or Tuple, one array per member."""
         return self._decode(outputs)
 
     def decode_one(self, outputs: Float32) -> Any:
@@ -271,13 +269,13 @@ def observation_encoder(space: Space, is_member: bool = False) -> tuple[int, Enc
         case "Box" | "MultiBinary":
             return _size(space), _box_encoder(space)
         case "Discrete":
-            return int(space.n), _one_hot(space, np.array([space.n], np.int64), int(space.start))
-        # The condition always holds. `_size` is called because it raises an error for an empty space.
+            return int(space.n), _one_hot_encoder(space, np.array([space.n], np.int64), int(space.start))
+        # This condition only serves to raise the error of `_size` for an empty space; otherwise it is true.
         case "MultiDiscrete" if _size(space):
             sizes = space.nvec.ravel().astype(np.int64)
-            return int(sizes.sum()), _one_hot(space, sizes, space.start.ravel().astype(np.int64))
+            return int(sizes.sum()), _one_hot_encoder(space, sizes, space.start.ravel().astype(np.int64))
         case "Dict" | "Tuple" if members_of(space):
-            return _encode_members(space, is_member)
+            return _members_encoder(space, is_member)
     raise InputError("env.id", _OBSERVATIONS, repr(space), "A wrapper (env.wrappers) can turn others into these.")
 
 
@@ -333,17 +331,17 @@ def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
     """
     match kind_of(space):
         case "Box":
-            return _size(space), _decode_box(space, action_scale)
+            return _size(space), _box_decoder(space, action_scale)
         case "Discrete":
             start = int(space.start)
             return int(space.n), lambda outputs: start + np.argmax(outputs, axis=1)
-        case "MultiDiscrete" if _size(space):
-            return int(space.nvec.sum()), _decode_multi_discrete(space)
+        case "MultiDiscrete" if _size(space):  # as in `observation_encoder`, `_size` raises an error for an empty space
+            return int(space.nvec.sum()), _multi_discrete_decoder(space)
         case "MultiBinary":
             shape, dtype = space.shape, space.dtype
             return _size(space), lambda outputs: (outputs > 0).astype(dtype).reshape(-1, *shape)
         case "Dict" | "Tuple" if members_of(space):
-            return _decode_members(space, action_scale)
+            return _members_decoder(space, action_scale)
     expected = "an action space of Box, Discrete, MultiDiscrete or MultiBinary, alone or in a Dict or Tuple"
     cure = "A gymnasium.ActionWrapper in the module of the environment can translate another one."
     raise InputError("env.id", expected, repr(space), cure)
@@ -365,7 +363,7 @@ def separate_actions(space: Space, actions: Any) -> list[Any]:
 
 
 def _size(space: Space) -> int:
-    """Return how many numbers an observation or action of a space has. Raises InputError if it has none."""
+    """Return the size of an observation or action of a space, in numbers. Raises InputError for an empty space."""
     size = int(np.prod(space.shape))
     if size == 0:
         raise InputError("env.id", "observations and actions that hold something", repr(space))
@@ -396,7 +394,7 @@ def _box_encoder(space: Space) -> Encode:
     return encode
 
 
-def _one_hot(space: Space, sizes: Any, start: Any) -> Encode:
+def _one_hot_encoder(space: Space, sizes: Any, start: Any) -> Encode:
     """Return the one-hot encoder of n discrete numbers.
 
     sizes: [n], the number of values of each number.
@@ -425,7 +423,7 @@ def _is_known(space: Space) -> bool:
     return kind in _KINDS and 0 not in space.shape
 
 
-def _encode_members(space: Space, is_member: bool) -> tuple[int, Encode]:
+def _members_encoder(space: Space, is_member: bool) -> tuple[int, Encode]:
     """Return the size and the encoder of a Dict or Tuple. Raises InputError for a member without an encoder."""
     unknown = [(key, member) for key, member in members_of(space) if not _is_known(member)]
     known = [key for key, member in members_of(space) if _is_known(member) and isinstance(key, str)]
@@ -499,7 +497,7 @@ def is_rounded(space: Space) -> bool:
     return np.dtype(space.dtype).kind in "biu"
 
 
-def _decode_box(space: Space, scale: float) -> Decode:
+def _box_decoder(space: Space, scale: float) -> Decode:
     centre, half, floor, ceiling = box_map(space, scale)
     shape, dtype = space.shape, space.dtype
     rounded = is_rounded(space)
@@ -513,7 +511,7 @@ def _decode_box(space: Space, scale: float) -> Decode:
     return decode
 
 
-def _decode_multi_discrete(space: Space) -> Decode:
+def _multi_discrete_decoder(space: Space) -> Decode:
     # One (begin, end) for each discrete number: the slice of its outputs.
     edges = list(pairwise(np.cumsum([0, *space.nvec.ravel()]).tolist()))
     start, shape, dtype = space.start.ravel(), space.shape, space.dtype
@@ -525,7 +523,7 @@ def _decode_multi_discrete(space: Space) -> Decode:
     return decode
 
 
-def _decode_members(space: Space, scale: float) -> tuple[int, Decode]:
+def _members_decoder(space: Space, scale: float) -> tuple[int, Decode]:
     size, members = _members(space, partial(action_decoder, action_scale=scale))
     is_tuple = kind_of(space) == "Tuple"
 

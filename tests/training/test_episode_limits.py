@@ -66,7 +66,7 @@ def test_an_environment_without_an_end_is_announced(caplog):
 def test_an_episode_that_does_not_end_is_announced_while_it_lasts(caplog, monkeypatch):
     """Random actions may end the episodes in which a network goes to and fro forever."""
     for limit, seconds in ((30, 0.0), (None, 60.0), (None, 0.0)):
-        monkeypatch.setattr(gymnasium_engine, "LONG_SECONDS", seconds)
+        monkeypatch.setattr(gymnasium_engine, "NO_END_SECONDS", seconds)
         caplog.clear()
         engine = environments.make(EnvOptions(id="toys:Endless", max_episode_steps=limit), 1)
         observations, outputs = (np.zeros((1, n), np.float32) for n in (engine.observation_size, engine.action_size))

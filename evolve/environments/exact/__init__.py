@@ -64,9 +64,9 @@ def without_defaults(options: EnvOptions) -> EnvOptions:
     If no such setting is left, Gymnasium can play the same episodes.
     """
     task_class = TASKS.get(options.id)
-    if task_class is None or not task_class.own_settings:
+    if task_class is None or not task_class.own_options:
         return options
-    defaults = task_class.options_class().model_dump(include=set(task_class.own_settings))
+    defaults = task_class.options_class().model_dump(include=set(task_class.own_options))
     kwargs = {name: value for name, value in options.kwargs.items() if defaults.get(name) != value}
     # Also leave out a distribution that can only draw the default.
     possible = {name: set(bounds_or_choices(distribution)) for name, distribution in options.randomize.items()}

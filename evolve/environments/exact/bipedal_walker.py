@@ -35,7 +35,7 @@ START = 400 / SCALE / 4
 START_PAD = 20
 """The number of vertices of flat ground at the beginning."""
 GRASS = 10
-"""Between two obstacles are GRASS // 2 to GRASS - 1 vertices of grass. The goal is at vertex VERTICES - GRASS."""
+"""There are GRASS // 2 to GRASS - 1 vertices of grass between two obstacles. The goal is vertex VERTICES - GRASS."""
 CLOUDS, NUMBERS_PER_CLOUD = 10, 11
 """The number of clouds, and the number of random numbers that Gymnasium draws for each cloud."""
 
@@ -202,7 +202,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     observation_size = 24
     action_size = 4
     state_size = len(_PARAMETERS)
-    randomizable = own_settings = _PARAMETERS
+    randomizable = own_options = _PARAMETERS
     default_limit = 1600  # Gymnasium's limit for this id, with or without obstacles
     discrete = False
 

@@ -42,7 +42,7 @@ class Bandit(ExactTask[BanditOptions]):
 
     kernel = "bandit"
     options_class = BanditOptions
-    kernel_settings = ("pulls",)
+    kernel_options = ("pulls",)
 
     @property
     def observation_size(self) -> int:
@@ -72,9 +72,9 @@ class Bandit(ExactTask[BanditOptions]):
     def observe(self, states: Float64) -> Float64:
         """Return [arms + 3, k]: flags of pulling and showing steps, the pulled arm (one-hot), its result (±1, or 0)."""
         *_, pulled, paid = states
-        arms = np.arange(self.options.arms)[:, None] == pulled
+        one_hot = np.arange(self.options.arms)[:, None] == pulled
         result = np.where(pulled < 0, 0.0, 2.0 * paid - 1.0)
-        return np.concatenate([[pulled < 0, pulled >= 0], arms, [result]])
+        return np.concatenate([[pulled < 0, pulled >= 0], one_hot, [result]])
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Pull an arm, or begin the next trial."""
@@ -124,7 +124,7 @@ class Cues(_OneOutputTask[CuesOptions]):
 
     kernel = "cues"
     options_class = CuesOptions
-    kernel_settings = ("presentations",)
+    kernel_options = ("presentations",)
 
     @property
     def observation_size(self) -> int:
@@ -225,7 +225,7 @@ class Reversal(_OneOutputTask[TrialOptions]):
 
     kernel = "reversal"
     options_class = TrialOptions
-    kernel_settings = ("trials", "switches")
+    kernel_options = ("trials", "switches")
     observation_size = 4
 
     @property
@@ -293,7 +293,7 @@ class TMaze(_OneOutputTask[TMazeOptions]):
 
     kernel = "t_maze"
     options_class = TMazeOptions
-    kernel_settings = ("trials", "switches", "turns", "corridor")
+    kernel_options = ("trials", "switches", "turns", "corridor")
     observation_size = 4
 
     @property

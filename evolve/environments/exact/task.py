@@ -89,7 +89,7 @@ class ExactTask(Generic[OptionsT]):
     """The name of the kernel: `environments/kernels/NAME.h`, with functions `NAME_…`."""
     options_class: ClassVar[type[Options]] = NoOptions
     """The class of `options`."""
-    kernel_settings: ClassVar[tuple[str, ...]] = ()
+    kernel_options: ClassVar[tuple[str, ...]] = ()
     """The names of the options that the kernel reads, in its order."""
     discrete: ClassVar[bool] = True
     """Whether an action is the index of the largest output, not a vector of numbers."""
@@ -99,7 +99,7 @@ class ExactTask(Generic[OptionsT]):
     """Steps per second, for films."""
     randomizable: ClassVar[tuple[str, ...]] = ()
     """The names of the options that may differ between episodes. The equations must read them through `parameters`."""
-    own_settings: ClassVar[tuple[str, ...]] = ()
+    own_options: ClassVar[tuple[str, ...]] = ()
     """In a task with a world: the names of the options that Gymnasium's environment of this name does not have."""
     has_world: ClassVar[bool] = False
     """Whether states are worlds of rigid bodies, records of `frames.WORLD` [k], instead of numbers [S, k]."""
@@ -127,7 +127,7 @@ class ExactTask(Generic[OptionsT]):
     @property
     def fits_gymnasium(self) -> bool:
         """Whether Gymnasium's environment of this name takes all arguments of the experiment."""
-        return {*self.options.model_fields_set, *self.randomize}.isdisjoint(self.own_settings)
+        return {*self.options.model_fields_set, *self.randomize}.isdisjoint(self.own_options)
 
     @property
     def action_share(self) -> float:
@@ -171,7 +171,7 @@ class ExactTask(Generic[OptionsT]):
 
         A task with a world overrides this method, and returns the bytes of the world's model.
         """
-        values = (float(getattr(self.options, name)) for name in self.kernel_settings)
+        values = (float(getattr(self.options, name)) for name in self.kernel_options)
         return np.array([*values, self.largest_action]).view(np.uint8)
 
     def blank_states(self, slots: int) -> Any:
