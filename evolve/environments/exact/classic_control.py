@@ -142,7 +142,7 @@ class CartPole(ExactTask[CartPoleOptions]):
 
 
 class _HillOptions(Options):
-    """The options of both cars."""
+    """The settings that both cars have."""
 
     gravity: float = Field(0.0025, ge=0, le=1)
     """The pull of the steepest slope, as a change of speed in each step."""

@@ -255,7 +255,7 @@ class Reversal(_OneOutputTask[TrialOptions]):
         choosing = arm == 0
         payment = np.where(chosen == better, 1.0, 0.2)
         reward = np.where(choosing, payment / self.options.trials, 0.0)
-        # The better arm in the next trial; used only in a showing step, where its number is (steps + 1) // 2.
+        # The better arm in the next trial. Only a showing step uses it, and there (steps + 1) // 2 is the next trial.
         next_better = better
         for trial in states[2:]:
             next_better = np.where(trial == (draws.steps + 1) // 2, -next_better, next_better)
