@@ -185,7 +185,7 @@ def main() -> None:
     by_directory: dict[str, list[evolve.Run]] = {}
     for job, run in run_all(jobs_of(options.task, options.seeds, options.output), options.output, say):
         by_directory.setdefault(job.directory, []).append(run)
-    if script_ranks().leads:
+    if script_ranks().is_rank_0:
         found = {name: by_directory[directory_of(options.task, name)] for name in ablation.changes}
         fill(ablation.page, ablation.marker, table(found, ablation.fall))
         save(draw(found), ablation.figure)

@@ -81,7 +81,7 @@ def judge(run: evolve.Run) -> dict[str, float]:
     if off is not None and OFF_NAME not in found:
         found[OFF_NAME] = float(run.evaluate(EPISODES, network=off).mean)
     # Other ranks may be reading a file that is complete already.
-    if found != known and script_ranks().leads:
+    if found != known and script_ranks().is_rank_0:
         write(kept, found)
     return {name: value for name, value in found.items() if name != "digest"}
 
@@ -163,7 +163,7 @@ def main() -> None:
         runs[job.directory].append(run)
         for body, mean in judge(run).items():
             found[job.directory].setdefault(body, []).append(mean)
-    if script_ranks().leads:
+    if script_ranks().is_rank_0:
         fill(PAGE, "bodies", reached(runs, found))
         fill(PAGE, "differences", differences(found))
         fill(NOTEBOOK, "digests of bodies", digests(runs))

@@ -89,10 +89,10 @@ def main() -> None:
                 pass
             if part == "tune":
                 found = choose(task, options.networks, out)
-                if script_ranks().leads:
+                if script_ranks().is_rank_0:
                     known = read_chosen()
                     write_chosen(known | {task.name: known.get(task.name, {}) | found})
-    if "report" in options.parts and script_ranks().leads and not options.dry_run:
+    if "report" in options.parts and script_ranks().is_rank_0 and not options.dry_run:
         report(out, seeds, say)
 
 

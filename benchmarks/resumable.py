@@ -126,7 +126,7 @@ def announcer(study: str) -> Callable[[str], None]:
     """Return a function that prints a line about a study on stderr, on rank 0."""
 
     def say(text: str) -> None:
-        if script_ranks().leads:
+        if script_ranks().is_rank_0:
             print(f"{study}: {text}", file=sys.stderr, flush=True)
 
     return say

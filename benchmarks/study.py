@@ -81,7 +81,7 @@ def main() -> None:
         return
     for _ in run_all([job for name in names for job in jobs_of(name)], options.output, say):
         pass
-    if script_ranks().leads:
+    if script_ranks().is_rank_0:
         publish = ["--publish"] if options.publish else []
         sys.exit(
             subprocess.run([sys.executable, FOLDER / "results.py", options.output, *publish], check=False).returncode

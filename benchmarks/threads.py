@@ -77,7 +77,7 @@ def main() -> int:
                 digest, took = train(task, threads, args.seen)
                 digests.add(digest)
                 seconds[threads] += took
-        if not script_ranks().leads:  # only rank 0 sees generations
+        if not script_ranks().is_rank_0:  # only rank 0 sees generations
             continue
         same = same and len(digests) == 1
         first = statistics.median(seconds[args.threads[0]])
@@ -86,7 +86,7 @@ def main() -> int:
             size = f"{task['population']:,} × {task['episodes']}"
             said = digests.copy().pop()[:12] if len(digests) == 1 else "differ"
             rows.append([name, size, str(threads), f"{median:.4f}", f"{first / median:.2f}", said])
-    if script_ranks().leads:
+    if script_ranks().is_rank_0:
         print(markdown(HEADER, rows))
     return 0 if same else 1
 

@@ -255,4 +255,4 @@ def test_an_mpirun_that_starts_no_ranks_does_not_hang_the_contest(monkeypatch):
     supervisor = Mock()
     supervisor.run.return_value = Outcome(137)
     assert contest_command.run_job(supervisor, contest.SIZES["trial"], 2, "native", False) == 137
-    assert supervisor.run.call_args.kwargs == {"begin": 70.0}
+    assert supervisor.run.call_args.kwargs == {"begin_limit": 70.0}

@@ -182,7 +182,7 @@ def test_a_system_that_does_not_name_its_libc_has_no_empty_entry(examined, monke
 
 
 def test_the_facts_about_a_gpu_or_its_error_are_found(monkeypatch):
-    monkeypatch.setattr(cupy_device, "available", lambda: False)
+    monkeypatch.setattr(cupy_device, "load_nvrtc", lambda: None)
     monkeypatch.setattr(cupy_device, "open_device", lambda: SimpleNamespace(name="a GPU", facts=lambda: {"driver": 1}))
     assert installation.try_gpu() == {"NVRTC": False, "name": "a GPU", "driver": 1}
     monkeypatch.setattr(cupy_device, "open_device", Mock(side_effect=InputError("backend", "a GPU", "none")))
