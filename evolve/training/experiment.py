@@ -71,8 +71,8 @@ class Experiment:
         network: The network.
         action_size: A, the number of network outputs that are actions.
         spaces: The spaces of observations and actions of the environment.
-        chosen_backend: The back end that a trial has chosen for compute.backend = "auto". Without a trial it is None,
-            and "auto" means native if the kernels were built, otherwise numpy.
+        chosen_backend: The back end that a trial of speeds has chosen for compute.backend = "auto"
+            (`rollouts.choose_backend`). Without it, "auto" means native if the kernels were built, otherwise numpy.
         start: The genome with which the search begins; None for random genomes.
         device_slots: The number of slots on a device that plays whole episodes: one for each episode of a generation,
             or fewer if these do not fit. None if `config.compute.slots` applies: the user gave it, or the environment
@@ -105,11 +105,11 @@ class Experiment:
     def rollout_spec(self) -> RolloutSpec:
         """The specification from which any rank makes a rollout of this experiment."""
         env = self.config.env
-        # The TOML text names the back end, even if a trial has chosen it, so no other rank needs a trial.
+        # The TOML text names the chosen back end, so that the other ranks need no trial of speeds.
         config = self.on(self.chosen_backend or self.config.compute.backend)
         return RolloutSpec(
             experiment=config.to_toml(),
-            slots=self._parts * (config.compute.slots or 1),
+            slots=self._num_rollouts * (config.compute.slots or 1),
             num_traces=self.network.num_traces,
             max_episode_seconds=env.max_episode_seconds,
             on_failure=env.on_failure,
@@ -122,7 +122,7 @@ class Experiment:
         )
 
     @cached_property
-    def _parts(self) -> int:
+    def _num_rollouts(self) -> int:
         """The number of rollouts of whole episodes that a process plays in parallel, one for each thread."""
         return num_threads(self.config) if self.backend == "native" and self.config.env.engine == "exact" else 1
 
@@ -139,15 +139,16 @@ class Experiment:
             task = environments.exact_task(self.config.env)
             # A task with a rigid-body world steps the worlds of several slots together.
             if task.has_world:
-                return self._parts * min(environments.slots_per_call(task), slots)
+                return self._num_rollouts * min(environments.slots_per_call(task), slots)
         # The step of a large network takes most of the time, so a chunk should fill a tile of slots.
         return 1 if self.network.slot_size < _LARGE_SLOT else min(native.lanes(), slots)
 
-    def on(self, chosen: str) -> Config:
-        """Return the configuration for a back end, with the number of slots on that back end."""
-        slots = self.device_slots if backend(chosen) == "cupy" else None
-        changed = {"backend": chosen} | ({} if slots is None else {"slots": slots})
-        return self.config.with_section("compute", **changed)
+    def on(self, backend_name: str) -> Config:
+        """Return the configuration for a back end, with the number of slots on this back end."""
+        changes: dict[str, Any] = {"backend": backend_name}
+        if backend(backend_name) == "cupy" and self.device_slots is not None:
+            changes["slots"] = self.device_slots
+        return self.config.with_section("compute", **changes)
 
     def in_evaluation(self) -> "Experiment":
         """Return this experiment with the environment of its validation and held-out episodes."""
@@ -239,7 +240,8 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     if config.compute.check and not hangs:
         fingerprints = environments.check_repeatable(engine, complete.env.reuse, slots)
         # Workers need not compare their fingerprints of an exact task, because it is the same on all ranks.
-        trial = None if config.env.engine == "exact" else (complete.env, fingerprints)
+        if config.env.engine != "exact":
+            trial = complete.env, fingerprints
         environments.check_metrics(engine)
         if environments.max_episode_steps(config.env) is None and environments.seems_endless(engine):
             # The environment may only be slow, so this is not an error.
@@ -250,10 +252,9 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
     if config.compute.slots is None and config.env.engine == "exact":
         # This limit protects the host, which may keep traces or initial contents of all slots. The memory of the device
         # is checked later (`rollouts.with_fitting_slots`).
-        most = max(slots, _MOST_SLOT_NUMBERS // network.slot_size)
-        device_slots = min(MOST_SLOTS, config.population * config.episodes, most)
-    spaces = engine.spaces
-    return Experiment(complete, network, engine.action_size, spaces, device_slots=device_slots, trial=trial)
+        most_slots = max(slots, _MOST_SLOT_NUMBERS // network.slot_size)
+        device_slots = min(MOST_SLOTS, config.population * config.episodes, most_slots)
+    return Experiment(complete, network, engine.action_size, engine.spaces, device_slots=device_slots, trial=trial)
 
 
 def _check_normalization(config: Config, observation_size: int) -> None:

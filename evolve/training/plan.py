@@ -319,7 +319,7 @@ def _add_to_sweep(table: dict[str, Any], grid: Mapping[str, Any], key: str, valu
 def _sweep_section(table: dict[str, Any], key: str, values: Any) -> Any:
     """Return the values of a key in a grid. Drop the options in the table that they must not inherit.
 
-    table: The table of a configuration, with all options of its network and strategy.
+    Only the keys "network" and "strategy" need this. The table has all options of a network and a strategy.
 
     If every value of "network" or "strategy" has a name, each begins with the defaults of this name. So the options of
     the section are dropped. But a value without a name, such as {"sigma": 0.1}, changes these options, so they stay.
@@ -369,10 +369,10 @@ def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None
     # only, the settings have an effect in the experiments with these names.
     replaced_sections = tuple(f"{key}." for key in swept if name_keys.get(key) not in swept)
     for key, value in settings.items():
-        set_keys = [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else [name_keys.get(key, key)]
-        for set_by_user in set_keys:
-            if set_by_user in swept or set_by_user.startswith(replaced_sections):
-                raise InputError.plainly(set_by_user, f"{set_by_user} is given twice: as a setting, and in the sweep.")
+        user_keys = [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else [name_keys.get(key, key)]
+        for user_key in user_keys:
+            if user_key in swept or user_key.startswith(replaced_sections):
+                raise InputError.plainly(user_key, f"{user_key} is given twice: as a setting, and in the sweep.")
 
 
 def _override_all(table: dict[str, Any], output: _OutputArg, settings: Mapping[str, Any], is_complete: bool) -> None:

@@ -41,7 +41,7 @@ from evolve.training.experiment import Experiment, exact_parts, load_config, num
 
 # A feed holds the episodes that one call of a kernel plays from beginning to end.
 _FEED_EPISODES_PER_SLOT = 4
-"""On a device. With one episode for each slot, most slots would wait for the longest episode."""
+"""The episodes of each slot in a feed of a device. With only one, most slots would wait for the longest episode."""
 FEED_BYTES = 2**26
 """The memory of the largest feed on the host."""
 _LEAST_WORLDS = 4
@@ -166,6 +166,7 @@ def _device_bytes(experiment: Experiment, slots: int) -> int:
 
 
 def _half_rollout(config: Config, slots: int, queue: EpisodeQueue) -> Rollout | DeviceRollout:
+    """Return one of the two rollouts that share a device."""
     return _device_rollout(config, slots, queue) or _stepwise_rollout(config, slots, queue)
 
 
@@ -208,8 +209,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     episode_bytes = 5 * network.num_weights + 8 * network.num_traces + 2 * min(task.step_limit, MAX_HASHED_STEPS)
     feed_size = max(crowd, min(slots, FEED_BYTES // episode_bytes))
 
-    def part(queue: EpisodeQueue) -> ExactRollout:
-        """Return the rollout of one thread."""
+    def rollout_of_thread(queue: EpisodeQueue) -> ExactRollout:
         slot_arrays = network.batch(crowd, chosen)
         assert isinstance(slot_arrays, SlotArrays)
         play = NativePlay(task, crowd, slot_arrays, feed_size, normalize)
@@ -218,7 +218,9 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     threads = num_threads(config)
     # A call with fewer episodes than `per_call` takes the same time, except for rigid-body worlds.
     least_feed = _LEAST_WORLDS if task.has_world else per_call
-    return part(EpisodeQueue()) if threads == 1 else ThreadedRollout(part, threads, least_feed)
+    return (
+        rollout_of_thread(EpisodeQueue()) if threads == 1 else ThreadedRollout(rollout_of_thread, threads, least_feed)
+    )
 
 
 def _stepwise_rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> Rollout:

@@ -73,8 +73,8 @@ def reload(
         config = config.with_env_changes({**(changes if keeps_id else {}), "engine": engine})
         if isinstance(run, StoredChampion) and not trains:
             # The engine need not take the settings of the training environment, because only evaluation episodes are
-            # played. An engine other than the exact one lacks some settings of exact tasks, so leave them out if they
-            # have no effect, because they have their defaults.
+            # played. Other engines than the exact one lack some settings of exact tasks, so leave out settings with
+            # their defaults, which have no effect.
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
     compute = parse(ComputeOptions, {**compute_of_run(config), "threads": plain(threads)}, "compute")
@@ -82,7 +82,8 @@ def reload(
     if not keeps_id and run.header.spaces is not None:
         policy = reload_policy(run)
         config = policy.config.model_copy(update={"compute": compute})
-        experiment = _with_environment(replace(policy, config=config), ({"engine": engine} if engine else {}) | changes)
+        other_engine = {"engine": engine} if engine else {}
+        experiment = _with_environment(replace(policy, config=config), other_engine | changes)
         return with_network(experiment, network) if network else experiment
     # Make the experiment of the file.
     start = _recorded_start(run, config)

@@ -52,9 +52,9 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     )
     # Compare the generations that both runs have, then the settings, then the lengths.
     for generation, (ours, theirs) in enumerate(zip(a.records, b.records, strict=False)):
-        difference = logs.first_difference(generation, ours, theirs)
-        if difference is not None:
-            return _explain_difference(a, b, difference, unequal, play)
+        first = logs.first_difference(generation, ours, theirs)
+        if first is not None:
+            return _explain_difference(a, b, first, unequal, play)
     keys = _different_settings(unequal)
     if keys:
         summary = f"equal in every generation, but with different settings: {keys}"
@@ -126,7 +126,7 @@ def _different_part(a: StoredRun, b: StoredRun) -> str | None:
 
 
 def _different_spaces(a: StoredRun, b: StoredRun) -> str | None:
-    """Return the words for the spaces of two runs if they differ; None if they are equal or cannot be compared."""
+    """Return a name for the spaces of two runs if they differ; None if they are equal or cannot be compared."""
     # Another engine may declare other bounds, and earlier versions of evolve stored no spaces.
     if config_of(a).env.engine != config_of(b).env.engine or None in (a.header.spaces, b.header.spaces):
         return None
@@ -148,14 +148,12 @@ def _same_states(a: StoredRun, b: StoredRun) -> bool:
     return playing.same_states(experiment, a, b)
 
 
-def _explain_difference(
-    a: StoredRun, b: StoredRun, difference: FirstDifference, unequal: Verdict, play: bool
-) -> Verdict:
+def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, unequal: Verdict, play: bool) -> Verdict:
     """Return the verdict `unequal` with the first difference, its step and its cause. play: see `compare`."""
     # Find the first different step of an episode, and the observation and the action in it. Only champions have step
     # hashes, and no log has observations and actions, so play the episode of each run here.
-    step, kind, sides = None, difference.kind, unequal.sides
-    if (key := difference.key) is not None:
+    step, kind, sides = None, first.kind, unequal.sides
+    if (key := first.key) is not None:
         generation, candidate, episode = key
         ours, theirs = (logs.logs_of_record(run.records[generation], candidate)[episode] for run in (a, b))
         our_play, their_play = (_play(run, key) if play else None for run in (a, b))
@@ -163,16 +161,15 @@ def _explain_difference(
         one, other = (str(run.path) for run in (a, b))
         sides = playing.side(one, ours, our_play, step), playing.side(other, theirs, their_play, step)
     # Find the cause. Other seeds or settings explain every difference, so these two causes come before all others.
-    cause, why = explain(refined_kind(kind, difference.generation, unequal.manifests), step)
+    cause, why = explain(refined_kind(kind, first.generation, unequal.manifests), step)
     why += _FIND_CHANGED_LOG if cause == "log" else ""
     keys = _different_settings(unequal)
     if keys == "seed":
         cause, why = "random stream", "the seeds differ"
     elif keys:
         cause, why = "configuration", f"{keys}; {why}"
-    place = difference.generation, difference.candidate, difference.episode
-    located = replace(unequal, generation=place[0], candidate=place[1], episode=place[2], step=step)
-    return replace(located, summary=difference.summary, cause=cause, why=why, what=kind, sides=sides)
+    located = replace(unequal, generation=first.generation, candidate=first.candidate, episode=first.episode, step=step)
+    return replace(located, summary=first.summary, cause=cause, why=why, what=kind, sides=sides)
 
 
 def _with_hashes(log: EpisodeLog, played: playing.PlayedEpisode | None) -> EpisodeLog:

@@ -205,7 +205,7 @@ def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
 def _episode_of_final_champion(
     run: Stored, experiment: Experiment, episode: int, purpose: Purpose, which: GenomeChoice
 ) -> Episode:
-    """Return a held-out or validation episode of the final champion, or of another genome without a generation."""
+    """Return a held-out or validation episode of the genome that `which` chooses, by default the final champion."""
     if not run.num_generations:
         got = f"{run.path}, without a complete generation"
         raise InputError(f"--{purpose.title}", "a run that has a champion", got)
@@ -231,9 +231,16 @@ def _episode_of_elite(run: Stored, experiment: Experiment, episode: int, which: 
 
 
 def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, episode: int) -> list[Episode]:
-    """Return the episodes with one number of the champions of several complete generations, such as "0,10,last".
+    """Return an episode of the champion of each of several generations.
 
-    Raises InputError if the list of generations is invalid, or the file lacks one of them.
+    Args:
+        run: The run file.
+        experiment: The experiment of the run.
+        generations: A list of complete generations, such as "0,10,last".
+        episode: The number of the episode, the same for all champions.
+
+    Raises:
+        InputError: The list is invalid, or the file lacks one of the generations.
     """
     last = run.num_generations - 1
     if last < 0:
@@ -252,8 +259,8 @@ def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, 
 
 def environment_of(experiment: Experiment, chosen: Episode) -> EnvOptions:
     """Return the environment settings of an episode. They may differ between training and evaluation."""
-    is_training = chosen.purpose is Purpose.EPISODE
-    return (experiment if is_training else experiment.in_evaluation()).config.env
+    config = experiment.config
+    return config.env if chosen.purpose is Purpose.EPISODE else config.in_evaluation().env
 
 
 EachStep = Callable[[int, float], None]

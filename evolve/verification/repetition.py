@@ -66,6 +66,7 @@ class _Repetition:
 
     @property
     def _manifests(self) -> tuple[dict[str, str], ...]:
+        """The manifests of the file and of this process, as texts."""
         return manifest_texts(self.run.header.manifest, self.local_manifest)
 
     @property
@@ -148,7 +149,7 @@ class RunRepetition(_Repetition):
         here. A front or an archive is selected again by the logged fitness and measures. If the file has all genomes,
         their digests are computed again.
 
-        generations: The generations for which the champion plays; by default all.
+        generations: The generations of the champions that play; by default all.
         """
         run = self.run
         numbers = range(run.num_generations) if generations is None else generations
@@ -359,7 +360,7 @@ class RunRepetition(_Repetition):
 
         Args:
             difference: The difference.
-            record: The generation of the repetition in which it was found.
+            record: The record of the generation in the repetition.
             before: The repetition before this generation.
         """
         # Without an episode, the kind of difference is all that is known.
@@ -389,11 +390,12 @@ class RunRepetition(_Repetition):
         generation, candidate, episode = key
         stored = logs.logs_of_record(run.records[generation], candidate)[episode]
         summary = f"generation {generation}: {logs.describe_difference(candidate, episode, stored, here)} on {HERE}"
-        step, kind = logs.first_different_step(stored, here)
+        step, step_kind = logs.first_different_step(stored, here)
         # A wrong genome explains every difference of the episode.
-        cause, why = explain(genome_kind or kind, step, run.header.seed)
+        kind = genome_kind or step_kind
+        cause, why = explain(kind, step, run.header.seed)
         if genome_kind is not None and step is not None:
-            _, why_step_differs = explain(kind, step)
+            _, why_step_differs = explain(step_kind, step)
             why += f"; {why_step_differs}"
         if cause == "environment" and experiment.config.env.reuse is True:
             why += "; with env.reuse = true, an object may keep something of its earlier episodes"
@@ -401,9 +403,7 @@ class RunRepetition(_Repetition):
         genome = genome or playing.genome_of(run, experiment, generation, candidate)
         played = None if step is None or genome is None else playing.play_recorded(run, experiment, key, genome)
         sides = playing.side(str(run.path), stored, None, step), playing.side(HERE, here, played, step)
-        return Verdict(
-            False, summary, cause, why, *key, step, genome_kind or kind, sides, self._engines, self._manifests
-        )
+        return Verdict(False, summary, cause, why, *key, step, kind, sides, self._engines, self._manifests)
 
 
 @dataclass(frozen=True)
@@ -434,7 +434,7 @@ class ChampionRepetition(_Repetition):
         digest = "" if log.last is None else log.last.digest.decode()
         if digest != run.digest:
             summary = f"on {HERE} its run ends with digest {digest}, not {run.digest}"
-            # The kind says whether the digest of the experiment may be another one on this machine.
+            # Choose the kind by the likeliest cause: a library's environments, a changed file, or linear algebra.
             config, kind = self.experiment.config, "digest"
             if config.env.engine == "exact":
                 kind = "portable" if training.is_portable(config) else "algebra"
