@@ -1,4 +1,4 @@
-"""Has the episodes of a generation played (`evaluate_population`), and computes the fitness of candidates (`Scores`).
+"""Evaluates a generation: plays its episodes (`evaluate_population`), and computes the fitness (`Scores`).
 
 A candidate's fitness is a function of the returns of its episodes, less the cost of its connections. By default this
 function is the mean. Mean and quantiles use exactly rounded operations in a fixed order, so they have the same bits on
@@ -76,7 +76,7 @@ def quantile_of_returns(returns: Float64, quantile: float) -> Float64:
     position = quantile * (returns.shape[1] - 1)
     k = math.floor(position)
     fraction = position - k
-    # Adding 0.0 turns -0.0 into 0.0. Equal returns then have equal bits, so their order in the sorted row is the same.
+    # Adding 0.0 turns -0.0 into 0.0. Equal returns then have equal bits, so it does not matter how they are sorted.
     ordered = np.sort(returns + 0.0, axis=1)
     result: Float64 = ordered[:, k].copy()
     # Without a fraction, r[k] is the result, and r[k + 1] may not exist.

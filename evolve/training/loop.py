@@ -109,11 +109,12 @@ class _Run:
         measures = strategy.measures(genomes, mean_metrics(metrics, results.returns)) if strategy.measured else None
         # Tell the strategy. A population that grows may have enough steps before all P candidates have played.
         self.shared.tell(genomes, fitness[: results.num_candidates], results, measures)
-        checkpoint = dict(strategy.to_arrays(self.shared.state))  # a copy: `to_arrays` may return the state itself
+        # Make the checkpoint. Copy the table of arrays, because `to_arrays` may return the state itself.
+        checkpoint = dict(strategy.to_arrays(self.shared.state))
         if normalizer is not None:
             # All episodes of a generation share one normalizer, so new observations count from the next generation on.
-            learning = config.normalizer_generations
-            if learning is None or generation < learning:
+            until_frozen = config.normalizer_generations
+            if until_frozen is None or generation < until_frozen:
                 self.moments = self.moments.merged(results.lengths, results.moments)
             checkpoint |= self.moments.to_arrays()
             # The champion was evaluated with this normalizer, and must play its later episodes with the same one.
@@ -160,6 +161,7 @@ class _Run:
         return self.moments.normalizer() if self.experiment.config.normalize_observations else None
 
     def _champion(self) -> Player:
+        """Return the champion, with the normalizer with which it plays now."""
         restore_ieee()  # since the last `yield`, the user's script may have changed the arithmetic
         own_normalizer = self.champion_normalizer
         normalizer = self._normalizer() if own_normalizer is None else own_normalizer

@@ -208,7 +208,7 @@ def check_and_create_runs(
         InputError: A file contradicts its run, exists already or cannot be written, or a new run has invalid settings.
         Stopped: `spot_check` was stopped.
     """
-    new = []
+    new_runs = []
     for run in runs:
         if resume and disk.exists(run.path):
             _check_resumable(run, spot_check)
@@ -218,20 +218,21 @@ def check_and_create_runs(
                 _check_not_being_written(file)
         else:
             # The file does not exist, or is a run file without a generation. `check_free` refuses other files below.
-            new.append(run)
+            new_runs.append(run)
     # With `overwrite` the runs of existing files begin anew, too.
-    for run in runs if overwrite else new:
+    for run in runs if overwrite else new_runs:
         validate_new_run(run.experiment)
     # Check all paths before the first file is created.
-    for run in new:
+    for run in new_runs:
         store.check_unlocked(run.path)
         reading.check_free(run.path)
-    for run in new:
+    for run in new_runs:
         store.create(run.path, _header(run, transport)).close()
-    return new
+    return new_runs
 
 
 def _header(run: PlannedRun, transport: Transport) -> Header:
+    """Return the header of a new run file."""
     config = run.experiment.config
     manifest = make_manifest(run.experiment, transport)
     start, spaces = run.experiment.start, run.experiment.spaces.to_json()
