@@ -49,10 +49,9 @@ def usable_cores() -> Cores:
 
 def usable_memory() -> float:
     """Return the bytes of memory that the machine and its control groups let this process use; infinity if unknown."""
-    try:
+    machine_bytes = math.inf
+    with suppress(AttributeError, ValueError, OSError):  # the system does not know
         machine_bytes = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        machine_bytes = math.inf
     return min(machine_bytes, memory_of(_groups(), _CGROUP_ROOT))
 
 

@@ -364,10 +364,9 @@ def python_words() -> list[str]:
 
     By itself, `python -m` first looks into the current directory, which may hold another evolve, such as a clone.
     """
-    try:
+    is_here = False
+    with suppress(OSError):  # the current directory was removed
         is_here = SOURCE.samefile(os.curdir)
-    except OSError:  # the current directory was removed
-        is_here = False
     return [sys.executable] if is_here else [sys.executable, "-P"]
 
 

@@ -100,21 +100,21 @@ class Evaluation:
 
     def report(self, failure: EpisodeFailure, rank: int) -> None:
         """Raise EpisodeError if `spec.on_failure` is "stop", else warn that the episode failed."""
-        which, key = self._name_and_key(failure.genome, failure.episode)
-        where = f"on rank {rank} ({self.hosts[rank]})"
+        name, key = self._name_and_key(failure.genome, failure.episode)
+        place = f"on rank {rank} ({self.hosts[rank]})"
         if failure.seed >= 0:  # -1 if the rank that played the episode was lost
             step = f"step {failure.step}" if failure.step else "reset"
-            where = f"in {step}, environment seed {failure.seed}, {where}"
+            place = f"in {step}, environment seed {failure.seed}, {place}"
         message = failure.message.rstrip()
         if self.spec.on_failure == "stop":
-            raise EpisodeError(which, f"{where}:\n{message}", key)
+            raise EpisodeError(name, f"{place}:\n{message}", key)
         index = int(self._indices[failure.genome, failure.episode])
         # A worker may be lost between this report and its results. Another worker then reports the episode again.
         if index not in self._named and len(self._named) < _MAX_NAMED:
             self._named.add(index)
             # In training the candidate's fitness is NaN, the worst. Means of held-out returns leave the episode out.
             effect = "counts as the worst" if self.batch.purpose == Purpose.EPISODE else "has no return"
-            _LOG.warning("%s failed and %s, %s: %s", which, effect, where, exception_line(message))
+            _LOG.warning("%s failed and %s, %s: %s", name, effect, place, exception_line(message))
 
     def fail(self, items: Int64, loss: Loss, num_idle: int) -> None:
         """Record episodes [n] as failed, because workers hang or die in them.
@@ -124,14 +124,14 @@ class Evaluation:
             loss: The loss of the last worker that played them.
             num_idle: The number of idle workers.
         """
-        why = "a worker died whenever it played this episode"
+        reason = "a worker died whenever it played this episode"
         if loss.fate == Fate.HANG:
             limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"
-            why = f"it hangs in native code, for longer than {limit}"
+            reason = f"it hangs in native code, for longer than {limit}"
         observation_size = self.batch.normalizers.shape[2]  # 0 if observations are not normalized
         for item in items.tolist():
             genome, episode = int(self.batch.rows[item]), int(self.batch.episodes[item])
-            self.report(EpisodeFailure(genome, episode, seed=-1, step=-1, message=why), loss.worker)
+            self.report(EpisodeFailure(genome, episode, seed=-1, step=-1, message=reason), loss.worker)
             self.tables.add_failure(genome, episode, observation_size, self.spec.num_metrics)
         if len(items):
             self._advance(len(items), num_idle)
@@ -139,8 +139,8 @@ class Evaluation:
     def announce_takeover(self, queue: WorkQueue, loss: Loss) -> None:
         """Warn that rank 0 plays all remaining episodes. Raises RunError if the last worker was lost by hanging."""
         if loss.fate == Fate.HANG:
-            left = pluralize(queue.unfinished, "episode")
-            raise RunError(f"every remaining worker hangs, with {left} to play; rank 0 could hang on them, too")
+            unfinished = pluralize(queue.unfinished, "episode")
+            raise RunError(f"every remaining worker hangs, with {unfinished} to play; rank 0 could hang on them, too")
         names = self.first_names(queue.items_of_last_worker) if loss.fate == Fate.DEATH else ""
         order = f"; the episodes with which the last worker died come last: {names}" if names else ""
         _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", order)

@@ -147,7 +147,8 @@ _TYPES: tuple[type[Any], ...] = get_args(Message)
 
 
 def encode(message: Message) -> NDArray[np.uint8]:
-    """Return the frame of a message. It has no genomes that are not in memory, such as an `AskedGenomes`."""
+    """Return the frame of a message."""
+    # Genomes that are not in memory are not sent, see `Chunk`.
     if isinstance(message, Chunk) and not isinstance(message.batch.genomes, Genomes):
         message = replace(message, batch=replace(message.batch, genomes=NO_GENOMES))
     return frame_of(message, _TYPES)
@@ -165,7 +166,7 @@ def frame_of(record: Any, types: Sequence[type[Any]]) -> NDArray[np.uint8]:
     for leaf in _leaves(type(record), record):
         if isinstance(leaf, np.ndarray):
             header.append([leaf.dtype.str, leaf.shape])
-            arrays += (np.ascontiguousarray(leaf), bytes(_padding(leaf.nbytes)))
+            arrays += (np.ascontiguousarray(leaf), bytes(_padding(leaf.nbytes)))  # `bytes(n)` has n zeros
         else:
             header.append(leaf)
     text = json.dumps(header, default=np.generic.item).encode()  # a number may have a type of NumPy
@@ -189,7 +190,7 @@ def _padding(size: int) -> int:
 def _with_arrays(leaves: list[Any], frame: NDArray[np.uint8], offset: int) -> Iterator[Any]:
     """Yield the leaves of a header, with arrays in place of dtypes and shapes. offset: the first byte of the arrays."""
     for leaf in leaves:
-        if isinstance(leaf, list):
+        if isinstance(leaf, list):  # dtype and shape of an array
             dtype, shape = leaf
             array: NDArray[Any] = np.ndarray(shape, dtype, frame.data, offset)
             offset += array.nbytes + _padding(array.nbytes)

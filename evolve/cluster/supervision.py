@@ -203,16 +203,16 @@ class Supervisor:
             if self._num_signals == 1:
                 self._say(f"{signal.Signals(number).name}: stopping")
             return  # if the launcher is just being started, `_wait` asks the ranks to stop
-        begun = self._has_begun()
+        has_begun = self._has_begun()
         if self._num_signals == 1:
-            when = "" if begun else " as soon as they have started"
-            text = f"the ranks are asked to stop{when}; a second signal ends them at once"
+            time_of_request = "" if has_begun else " as soon as they have started"
+            text = f"the ranks are asked to stop{time_of_request}; a second signal ends them at once"
             self._say(f"{signal.Signals(number).name}: {text}")
-            if self._ranks_were_asked or not begun:  # `_wait` has asked the ranks, or will ask them
+            if self._ranks_were_asked or not has_begun:  # `_wait` has asked the ranks, or will ask them
                 return
             self._ranks_were_asked = True
         signal_for_ranks = {1: signal.SIGUSR1, 2: signal.SIGTERM}.get(self._num_signals, signal.SIGKILL)
-        self._process.send_signal(signal_for_ranks if begun else signal.SIGKILL)
+        self._process.send_signal(signal_for_ranks if has_begun else signal.SIGKILL)
 
 
 def supervise(words: list[str], environment: dict[str, str], workers: int, say: Callable[[str], None]) -> int:
@@ -253,10 +253,9 @@ def limit_seconds(variable: str, default: float) -> float:
     text = os.environ.get(variable)
     if text is None:
         return default
-    try:
+    seconds = -1.0
+    with suppress(ValueError):
         seconds = float(text)
-    except ValueError:
-        seconds = -1.0
     # This comparison also refuses NaN.
     if not 1 <= seconds < 1e6:
         raise InputError(variable, "seconds, from 1 to less than a million", text)
@@ -353,11 +352,10 @@ def _is_rank_of(size_variable: str) -> bool:
 
 def _is_in_shell() -> bool:
     """Return whether this process has a controlling terminal, and a parent other than SLURM's daemon."""
-    try:
+    with suppress(OSError):
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
         return Path(f"/proc/{os.getppid()}/comm").read_text().strip() != "slurmstepd"
-    except OSError:
-        return False
+    return False
 
 
 def started_by() -> str | None:

@@ -198,7 +198,9 @@ def _source_fingerprint() -> dict[str, str]:
 
     The result has one entry. It is empty if evolve has no files here, because it was imported from an archive.
     """
-    files = [path for part in _PLAYING_PARTS for path in source_files(part)]
+    files: list[Path] = []
+    for part in _PLAYING_PARTS:
+        files += source_files(part)
     if not files:
         return {}
     return {"the source of evolve": _fingerprint(b"".join(path.read_bytes() for path in files))}

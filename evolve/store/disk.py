@@ -315,14 +315,13 @@ def process_exists(pid: int) -> bool:
 def _has_started(pid: int) -> bool:
     """Return whether a process is this one, or one that this process has started, directly or through others."""
     # An iterator with workers starts mpirun, which starts rank 0. So go from parent to parent.
-    while pid > 1:
-        if pid == os.getpid():
-            return True
-        try:
+    with contextlib.suppress(OSError):  # the process has ended, or this is not Linux
+        while pid > 1:
+            if pid == os.getpid():
+                return True
             # "pid (name) state parent …"; the name may have spaces and brackets.
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:  # the process has ended, or this is not Linux
-            return False
+            _, parent, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            pid = int(parent)
     return False
 
 
@@ -383,10 +382,9 @@ class Lock:
 
     def _is_in_place(self) -> bool:
         """Return whether the path still names the lock file that is open."""
-        try:
+        with contextlib.suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
-        except FileNotFoundError:
-            return False
+        return False
 
     def release(self) -> None:
         """Release the lock, and remove its file. Do nothing if this process does not hold the lock."""

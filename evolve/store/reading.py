@@ -327,12 +327,11 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
 
 def is_empty(path: Path) -> bool:
     """Return whether a file is an undamaged run file without a complete generation."""
-    try:
+    with suppress(InputError):
         # Look at the progress first, because to read the generations of a long run takes time.
         num_generations, _ = read_progress(path)
         return num_generations == 0 and read(path).num_generations == 0
-    except InputError:
-        return False
+    return False
 
 
 def check_free(path: Path, is_exclusive: bool = True) -> None:
@@ -360,15 +359,15 @@ def run_files(paths: Sequence[Path]) -> list[Path]:
 
     A run file that several directories contain occurs only once. Raises InputError for a directory without run files.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         inside = run_files_in(path)
         if inside is None:
-            found.append(path)
+            files.append(path)
         else:
-            known = set(found)  # the search in a list would take long for many files
-            found += [file for file in inside if file not in known]
-    return found
+            earlier = set(files)  # the search in a list would take long for many files
+            files += [file for file in inside if file not in earlier]
+    return files
 
 
 def one_run_file(path: Path) -> Path:
@@ -387,10 +386,10 @@ def run_files_in(path: Path) -> list[Path] | None:
     """Return the run files in or below a directory; None for another path. Raises InputError if there are none."""
     if not os.path.isdir(path):  # Path.is_dir would raise an error in a directory that cannot be searched
         return None
-    found: list[Path] = []
+    paths: list[Path] = []
     for folder, names in _folders(path):
-        found += [Path(folder, name) for name in fnmatch.filter(names, "seed-*.h5")]
-    files = sorted(filter(os.path.isfile, found), key=by_numbers)
+        paths += [Path(folder, name) for name in fnmatch.filter(names, "seed-*.h5")]
+    files = sorted(filter(os.path.isfile, paths), key=by_numbers)
     if not files:
         got = "none in it or below it" if os.access(path, os.R_OK | os.X_OK) else "no permission to read it"
         raise InputError(str(path), "a directory that holds run files (seed-S.h5)", got)
@@ -406,19 +405,19 @@ def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
     # `os.walk` does not follow symbolic links, so folders behind links come last. If a link leads to a folder inside
     # the directory, the folder thus has its own name, and not the name of the link. (In Python 3.11 `rglob` raises an
     # error if `stat` fails, as for a link to too long a name.)
-    waiting = [str(path)]
+    to_visit = [str(path)]
     # A link may lead to a folder above itself. So each folder is yielded once, and no folder above the directory.
-    seen = {str(above) for above in Path(os.path.realpath(path)).parents}
-    while waiting:
-        for folder, subfolders, files in os.walk(waiting.pop(0), onerror=warn):
+    visited = {str(above) for above in Path(os.path.realpath(path)).parents}
+    while to_visit:
+        for folder, subfolders, files in os.walk(to_visit.pop(0), onerror=warn):
             real = os.path.realpath(folder)
-            if real in seen:
-                subfolders.clear()  # do not enter them
+            if real in visited:
+                subfolders.clear()  # so `os.walk` does not enter them
                 continue
-            seen.add(real)
+            visited.add(real)
             yield folder, files
             subfolders.sort()  # of two links to one folder, always the same one comes first
-            waiting += filter(os.path.islink, (os.path.join(folder, name) for name in subfolders))
+            to_visit += filter(os.path.islink, (os.path.join(folder, name) for name in subfolders))
 
 
 def by_numbers(path: Path) -> tuple[list[list[str | float]], str]:

@@ -70,9 +70,9 @@ class Column:
         return {"shape": shape, "unit": self.unit, "meaning": self.meaning}
 
 
-def column(path: str, symbols: str, dtype: DTypeLike, meaning: str, unit: str = "", **more: Any) -> Any:
-    """Declare a field as a column of the run file; see `Column`."""
-    declared = Column(path, symbols, np.dtype(dtype), meaning, unit, **more)
+def column(path: str, symbols: str, dtype: DTypeLike, meaning: str, unit: str = "", **options: Any) -> Any:
+    """Declare a field of a record as a column of the run file. For the arguments see `Column`."""
+    declared = Column(path, symbols, np.dtype(dtype), meaning, unit, **options)
     metadata = {"column": declared}
     return field(default=None, metadata=metadata) if declared.optional else field(metadata=metadata)
 

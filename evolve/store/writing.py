@@ -287,8 +287,8 @@ class RunFile(RunLog):
         """Append new validations. First remove all validations if `forget_validations` was called."""
         if not self._num_validations and "validation" in file:
             del file["validation"]
-        new = list(self.validations.items())[self._num_validations :]
-        for number, (generations, returns) in enumerate(new, self._num_validations):
+        new_validations = list(self.validations.items())[self._num_validations :]
+        for number, (generations, returns) in enumerate(new_validations, self._num_validations):
             _append_rows(file, schema.VALIDATIONS["generations"], number, np.array([generations]))
             _append_rows(file, schema.VALIDATIONS["returns"], number, returns[None])
 
@@ -418,9 +418,9 @@ def _write_rows(stored: h5py.h5d.DatasetID, before: int, rows: NDArray[Any], sha
     # For a few rows, h5py's datasets would take more than twice as long as HDF5's own functions.
     stored.set_extent(shape)
     if rows.size:
-        place = stored.get_space()
-        place.select_hyperslab((before, *(0 for _ in shape[1:])), rows.shape)  # the first index, and the shape
-        stored.write(h5py.h5s.create_simple(rows.shape), place, np.ascontiguousarray(rows))
+        target = stored.get_space()
+        target.select_hyperslab((before, *(0 for _ in shape[1:])), rows.shape)  # the first index, and the shape
+        stored.write(h5py.h5s.create_simple(rows.shape), target, np.ascontiguousarray(rows))
 
 
 def write_held_out(file: h5py.File, held_out: HeldOut) -> None:
