@@ -41,7 +41,10 @@ class Paths:
 
     @cached_property
     def matrices(self) -> list[tuple[Block, ...]]:
-        """The matrices. Each is one block of weights, or all blocks of coefficients of one learning rule."""
+        """The matrices. Each is one block of weights, or all blocks of coefficients of one learning rule.
+
+        All blocks of a matrix have the same layer, source and shape, so the methods read these from the first block.
+        """
 
         def matrix_of(block: Block) -> object:
             # Only blocks of coefficients have a span. A learning rule has a block for each of its coefficients, all

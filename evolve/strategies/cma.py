@@ -195,8 +195,8 @@ def _effective_number(weights: Float64) -> float:
 class Cma(EvolutionStrategy[CmaState]):
     """CMA-ES with a full covariance for P = `population` candidates of a layout."""
 
-    central = True
-    traces = "none"
+    central = True  # rank 0 computes all candidates, because a generation needs a Cholesky factor
+    traces = "none"  # `tell` reads no traces of networks
     state_type = CmaState
 
     def __init__(self, options: CmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
@@ -354,8 +354,8 @@ class _SepRates:
 class SepCma(EvolutionStrategy[SepCmaState]):
     """Separable CMA-ES for P = `population` candidates of a layout."""
 
-    traces = "none"
-    sum_shape = (2,)
+    traces = "none"  # `tell` reads no traces of networks
+    sum_shape = (2,)  # `sums` returns two numbers for each weight
     state_type = SepCmaState
 
     def __init__(

@@ -147,9 +147,9 @@ class Elitist(contract.Strategy[contract.State]):
         prior: The `prior_evaluations` of a new genome.
     """
 
-    portable = True
-    compares_generations = True
-    warm_starts = True
+    portable = True  # `ask` and `tell` give the same bits on every machine
+    compares_generations = True  # scores are means over several generations
+    warm_starts = True  # a search can begin with a given genome
 
     def __init__(self, layout: GenomeLayout, population: int, seed: int, size: int, survivors: int, prior: int) -> None:
         self._layout = layout

@@ -60,8 +60,8 @@ class EvolutionStrategy(Strategy[State]):
         given genome, the layout is a `StartLayout`. All its initial genomes equal the given genome, so the search
         begins with this genome again.
         """
-        other = initial_genomes(self._layout, self._seed, generation, range(1))
-        return self._initial_state(pruned(other.weights, self._initial.mask))
+        new = initial_genomes(self._layout, self._seed, generation, range(1))
+        return self._initial_state(pruned(new.weights, self._initial.mask))
 
     def to_arrays(self, state: State) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
@@ -69,7 +69,7 @@ class EvolutionStrategy(Strategy[State]):
 
     def from_arrays(self, arrays: Arrays) -> State:
         """Return the state that `to_arrays` stored. Raises ValueError for a missing array, or another shape or type."""
-        return state_of(self.state_type, arrays, "", dict(self._sizes))
+        return state_of(self.state_type, arrays, "", dict(self._sizes))  # a copy, because `state_of` adds entries
 
     def _initial_state(self, initial: Genomes) -> State:
         """Return the state of a search that begins at a genome (P = 1)."""

@@ -153,10 +153,10 @@ class MapElites(contract.Strategy[Archive]):
         bounds: [D, 2], the range of each descriptor.
     """
 
-    portable = True
-    traces = "none"
-    compares_generations = True
-    warm_starts = True
+    portable = True  # `ask` and `tell` give the same bits on every machine
+    traces = "none"  # `tell` reads no traces of networks
+    compares_generations = True  # new candidates are compared with older elites
+    warm_starts = True  # a search can begin with a given genome
 
     def __init__(self, options: MapElitesOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._options, self._layout, self._P, self._seed = options, layout, population, seed

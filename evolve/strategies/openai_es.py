@@ -119,7 +119,7 @@ class Schedule(contract.NamedNumbers):
 
 @dataclass(frozen=True)
 class OpenAiEsState:
-    """θ, θ̄, m, v: [W] float64, zero where the mask [W] is False."""
+    """The state of openai-es: θ, θ̄, m and v, [W] float64. They are zero where the mask [W] is False."""
 
     centre: Float64 = contract.stored("W")
     average: Float64 = contract.stored("W")
@@ -129,13 +129,13 @@ class OpenAiEsState:
     mask: Bool = contract.stored("W", np.bool_)
 
 
-def _check_for_tell(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
+def _check_for_tell(options: OpenAiEsOptions, layout: GenomeLayout) -> None:
     """Raise InputError for settings with which `tell` could fail."""
-    if o.pruning and o.pruning_by == "trace" and not layout.num_traces:
+    if options.pruning and options.pruning_by == "trace" and not layout.num_traces:
         expected = "magnitude, flow or random, because this network leaves no traces"
         raise InputError("strategy.pruning_by", expected, "trace", "Or use a network such as hebbian-dag.")
     # `tell` divides a constant weight decay by α, so α must not decay to 0. All else in `tell` works if α is 0.
-    if o.constant_weight_decay and o.learning_rate_decay < 1 and not o.smallest_learning_rate:
+    if options.constant_weight_decay and options.learning_rate_decay < 1 and not options.smallest_learning_rate:
         raise InputError("strategy.smallest_learning_rate", "above 0 if weight decay is constant, and α decays", 0.0)
 
 

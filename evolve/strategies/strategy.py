@@ -244,7 +244,7 @@ class Strategy(Generic[State]):
         cure = ""
         if type(self).select is Strategy.select and self.outcome(state):  # a strategy of another package
             cure = "This strategy has no method `select` that finds the genomes of its front or archive."
-        ((name, value),) = which.items()
+        [(name, value)] = which.items()
         keeper = "map-elites, which keeps an archive" if name == "cell" else "nsga2, which keeps a front"
         raise InputError(name, f"none, except with {keeper}", value, cure)
 

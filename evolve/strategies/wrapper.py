@@ -296,8 +296,7 @@ class Multistart(Wrapper):
                 now = self._strategy.start_anew(state.first_generation + generations)
             elif waiting:
                 # The next finalist goes on from the state in which its start ended.
-                (_, now), *later_finalists = waiting
-                waiting = tuple(later_finalists)
+                now, waiting = waiting[0][1], waiting[1:]
                 if ended == self._starts:  # from now on, only the scores that finalists reach as finalists count
                     best, best_score = now, -np.inf
             else:

@@ -188,7 +188,7 @@ _COSINE = [
 ]
 _QUARTER_TURN = float.fromhex("0x1.921fb54442d18p0")
 _SCALED_QUARTERS_PER_RADIAN = float.fromhex("0x1.45f306dc9c883p+23")
-"""Quarter turns per radian, times 2^24: an angle in units of 2^-24 of a quarter turn."""
+"""Quarter turns per radian, times 2^24. An angle times this number is in units of 2^-24 of a quarter turn."""
 
 
 class Rotation(NamedTuple):
@@ -199,7 +199,7 @@ class Rotation(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Position of the origin [2, ...], and rotation."""
+    """Frames: the position p of the origin, [2, ...], and the rotation q."""
 
     p: Float32
     q: Rotation
@@ -221,7 +221,7 @@ def choose(condition: Any, one: Any, other: Any) -> Any:
 
 
 def lesser(a: Number, b: Number) -> Number:
-    """Return the lesser number, or b if they are equal. (np.minimum(0.0, -0.0) depends on the processor.)"""
+    """Return the lesser number, or b if they are equal. Not np.minimum: its zero depends on the processor."""
     return choose(a < b, a, b)
 
 

@@ -201,7 +201,7 @@ def overlap(one: Boxes, other: Boxes) -> Bool:
 
 
 def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
-    """Return [rays, k]: the distance at which each ray meets an edge, as a share of its length; 1 without an edge.
+    """Return [rays, k]: the share of each ray after which it meets an edge; 1 if it meets no edge.
 
     Args:
         states: Records of `frames.WORLD` [k].
@@ -217,6 +217,7 @@ def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
     numerator = dot(normal, v1 - p[:, None])
     nearest = np.ones(d.shape[1:], np.float32)
     for ray in range(len(nearest)):
+        # A ray meets the line of an edge after `share` of the ray and `along` of the edge. Both are 0 to 1 if it hits.
         with np.errstate(divide="ignore", invalid="ignore"):
             denominator = dot(normal, d[:, ray, None])
             share = numerator / denominator
@@ -228,13 +229,13 @@ def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
 
 
 def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Float32:
-    """Return [rays, k]: the distance at which each ray meets a block, as a share of its length, at most `nearest`.
+    """Return [rays, k]: the share of each ray after which it meets a block, or other ground (`nearest`).
 
     Args:
         states: Records of `frames.WORLD` [k].
         p: [2, k], the point from which the rays of each world begin.
         d: [2, rays, k], the vector from there to the end of each ray.
-        nearest: [rays, k], the shares at which the rays meet other ground.
+        nearest: [rays, k], the shares after which the rays meet other ground.
     """
     for number in range(states["num_blocks"].max(initial=0)):
         block = states["block"][:, number]
@@ -245,10 +246,15 @@ def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Floa
 
 
 def _ray_to_block(corner: Float32, normal: Float32, d: Float32, nearest: Float32) -> Float32:
-    """Return the share after which each ray d [2, rays, k] meets one block of its world; `nearest` if it does not.
+    """Return [rays, k]: the share after which each ray meets one block of its world; `nearest` if it does not.
 
-    The faces of the block clip the ray: the part from `lower` to `upper` is left. corner: [2, 4, k], relative to the
-    point from which the rays begin.
+    The faces of the block clip the ray: the part from `lower` to `upper` is left.
+
+    Args:
+        corner: [2, 4, k], the corners of the block, relative to the point from which the rays begin.
+        normal: [2, 4, k], the normals of its faces.
+        d: [2, rays, k], the rays.
+        nearest: [rays, k], the shares after which the rays meet other ground.
     """
     lower, upper = np.zeros_like(nearest), nearest
     enters = np.zeros(nearest.shape, np.bool_)
@@ -257,8 +263,10 @@ def _ray_to_block(corner: Float32, normal: Float32, d: Float32, nearest: Float32
         numerator, denominator = dot(normal[:, face], corner[:, face]), dot(normal[:, face, None], d)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = numerator / denominator
+        # A ray that is parallel to the face, and outside, misses the block.
         misses |= (denominator == 0) & (numerator < 0)
-        # As in Box2D, compare products: a quotient may be rounded to the other side of the bound.
+        # Whether the ray crosses the line of the face, into the block after `lower`, or out of it before `upper`. As in
+        # Box2D, compare products: a quotient may be rounded to the other side of the bound.
         into = (denominator < 0) & (numerator < lower * denominator)
         out = (denominator > 0) & (numerator < upper * denominator)
         lower, upper = np.where(into, share, lower), np.where(out, share, upper)
