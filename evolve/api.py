@@ -80,7 +80,7 @@ class Sweep(Sequence[Run]):
         than two episodes. `held_out_metric_NAME` is the mean of a metric.
         """
         columns: dict[str, list[Any]] = {key: [_cell(point[key]) for point in self.points] for key in self.points[0]}
-        last = [run.generations[-1] if run.generations else None for run in self.runs]
+        last_generations = [run.generations[-1] if run.generations else None for run in self.runs]
         held_out = [run.held_out for run in self.runs]
         intervals: list[tuple[float, float]] = []
         metric_means: list[Mapping[str, float]] = []  # of each run, by the names of the metrics
@@ -94,8 +94,8 @@ class Sweep(Sequence[Run]):
         return columns | {
             "seed": [run.seed for run in self.runs],
             "generations": [len(run.generations) for run in self.runs],
-            "best_fitness": [np.nan if generation is None else generation.best for generation in last],
-            "mean_fitness": [np.nan if generation is None else generation.mean for generation in last],
+            "best_fitness": [np.nan if generation is None else generation.best for generation in last_generations],
+            "mean_fitness": [np.nan if generation is None else generation.mean for generation in last_generations],
             "held_out_mean": [np.nan if evaluation is None else evaluation.mean for evaluation in held_out],
             "held_out_low": [low for low, _ in intervals],
             "held_out_high": [high for _, high in intervals],
@@ -103,7 +103,7 @@ class Sweep(Sequence[Run]):
             **metrics,
             "steps": [run.steps for run in self.runs],
             "seconds": [run._stored.seconds for run in self.runs],
-            "digest": ["" if generation is None else generation.digest for generation in last],
+            "digest": ["" if generation is None else generation.digest for generation in last_generations],
             "file": [str(run.path) for run in self.runs],
         }
 

@@ -31,7 +31,7 @@ class Display(Progress):
 
     def start(self) -> None:
         """Show the bar, and hide the cursor."""
-        atexit.register(self.stop)  # also shows the cursor again if the process ends early
+        atexit.register(self.stop)  # if the process ends early, `stop` shows the cursor again
         super().start()
 
     def stop(self) -> None:

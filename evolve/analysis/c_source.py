@@ -39,8 +39,8 @@ from evolve.shapes import Float32, Slots
 from evolve.training import Experiment
 
 _NUMBERS_PER_LINE = 8
-_FOLDERS = [Path(__file__).parents[1] / package / "kernels" for package in ("numerics", "networks")]
-_TYPES = {np.dtype(np.float32): "float", np.dtype(np.int64): "int64_t"}
+_HEADER_FOLDERS = [Path(__file__).parents[1] / package / "kernels" for package in ("numerics", "networks")]
+_C_TYPES = {np.dtype(np.float32): "float", np.dtype(np.int64): "int64_t"}
 
 _TEMPLATE = Path(__file__).with_name("policy.c")
 # The headers compile a copy of each kernel for every instruction set. A policy needs one copy.
@@ -142,7 +142,7 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     seeds = np.zeros(1, np.int64)
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
     # The C file has three kinds of constants: arrays that the kernel only reads, start values that are not all zero,
-    # and the normalizer. An array of the state with such start values counts twice.
+    # and the normalizer. An array with such start values counts as a constant and as state.
     state = [array for array in recorded.arrays if not array.constant]
     constant_bytes = sum(array.start.nbytes for array in recorded.arrays if array.constant or array.start.any())
     # The structure has the addresses of the arrays, so C needs the arrays first.
@@ -169,7 +169,10 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
 
 
 def describe_spaces(experiment: Experiment) -> list[str]:
-    """Return lines with the indices of parts of the observation, and formulas for parts of the action."""
+    """Return lines about the spaces for the head of a C file.
+
+    They have the indices of each part of the observation, and a formula for each part of the action.
+    """
     spaces, scale = experiment.spaces, experiment.config.env.action_scale
     lines = []
     first = 0
@@ -231,7 +234,7 @@ def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
     columns = [column.tolist() for column in box_map(space, scale)]
     # A row for each number of the Box: the centre and half of its range, and its limits.
     rows = list(zip(*columns, strict=True))
-    # Numbers that are alike share a line, which is about `size` outputs.
+    # Each line is about `size` outputs: all of them if they are alike, otherwise one.
     size = len(rows) if len(set(rows)) == 1 else 1
     lines = []
     for place in range(0, len(rows), size):
@@ -254,7 +257,7 @@ def _inlined(header: str, inlined: set[str]) -> str:
     if header in inlined:
         return ""
     inlined.add(header)
-    paths = [folder / header for folder in _FOLDERS]
+    paths = [folder / header for folder in _HEADER_FOLDERS]
     path = next(path for path in paths if path.exists())
     lines = []
     for line in without_cuda(path.read_text()).splitlines():
@@ -298,7 +301,7 @@ def _definition(array: RecordedArray) -> str:
     if array.constant:
         return _array(f"array_{array.address}", array.start)
     # C has no arrays of length 0.
-    memory = f"static {_TYPES[array.start.dtype]} array_{array.address}[{max(1, len(array.start))}];"
+    memory = f"static {_C_TYPES[array.start.dtype]} array_{array.address}[{max(1, len(array.start))}];"
     start = _array(f"start_{array.address}", array.start) if array.start.any() else ""
     return start + memory
 
@@ -337,7 +340,7 @@ def _array(name: str, values: NDArray[Any]) -> str:
     numbers = [_number(value) for value in values.ravel()]
     lines = [", ".join(numbers[n : n + _NUMBERS_PER_LINE]) for n in range(0, len(numbers), _NUMBERS_PER_LINE)]
     body = ",\n    ".join(lines)
-    return f"static const {_TYPES[values.dtype]} {name}[{len(numbers)}] = {{\n    {body}\n}};\n"
+    return f"static const {_C_TYPES[values.dtype]} {name}[{len(numbers)}] = {{\n    {body}\n}};\n"
 
 
 def _number(value: Any) -> str:

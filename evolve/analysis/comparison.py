@@ -19,6 +19,7 @@ from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import HeldOut, Record, StoredRun
 
+# The kinds of scores, in words.
 HELD_OUT = "held-out champion's mean return"
 TRAINING = "best fitness of the last generation, in training"
 _FEWEST_SCORES = 3  # fewer scores have no interval
@@ -90,7 +91,7 @@ class Ranking:
     """A comparison of groups, ordered by environment, best first.
 
     Attributes:
-        score: The kind of score, in words.
+        score: The kind of the scores, in words.
         reference: The group against which the others of its environment are tested: "the best" or "the control".
         rows: The groups.
         notes: Sentences about runs without a score, failed episodes, different tasks, and groups without a test.

@@ -218,7 +218,7 @@ def film(
     # Check that everything that a film needs is there, before an episode is played.
     environments.draw_without_display()
     video.check_library()
-    drawable, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool
+    drawn_experiment, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool
     check_begun("there is no champion", run)
     changed = f", {changes}" if changes else ""
     shown_changes = f", in Gymnasium{changed}" if remark else changed
@@ -238,7 +238,7 @@ def film(
             purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
             chosen = verification.choose_episode(run, experiment, champion.generation, episode=episode, purpose=purpose)
             description = f"episode {episode}"
-        subjects.append(video.Subject(run, drawable, chosen, champion.title, shown_changes))
+        subjects.append(video.Subject(run, drawn_experiment, chosen, champion.title, shown_changes))
         # With a remark, the film shows an episode of Gymnasium, not the chosen episode of EnvPool.
         about = f", {remark or description}"
         # Several titles share one line, so leave out the episodes if the caller did not choose them.

@@ -96,7 +96,7 @@ def median_connections(run: StoredRun) -> list[float]:
     return [float(np.median(record.connections)) for record in run.records]
 
 
-def idle_share(run: StoredRun) -> list[float]:
+def idle_percentages(run: StoredRun) -> list[float]:
     """Return the mean idle time of the workers in each generation, in % of its duration; 0 without workers."""
     # A damaged run file may hold a generation of 0 seconds, by which nothing can be divided.
     busy = np.array([record.busy_seconds / (record.seconds or np.nan) for record in run.records])

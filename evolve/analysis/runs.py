@@ -350,6 +350,7 @@ class _EvolvedFile:
         return Path(os.fsdecode(script_ranks().call(work)))
 
     def _export(self, path: Path) -> Path:
+        """Write the file on rank 0; return its path."""
         if path.suffix in FORMATS.values():
             return self.champion().export(path)
         disk.check_writable(path, self._endings)

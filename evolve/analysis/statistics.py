@@ -87,7 +87,7 @@ def interval_of_returns(returns: Float64) -> Interval | None:
 
 
 def shared_bounds(lows: Float64, highs: Float64) -> Interval:
-    """Return the smallest of the `lows` [n] and the largest of the `highs` [n]. If it occurs only once, it is infinite.
+    """Return the smallest of `lows` [n] and the largest of `highs` [n]. An end that occurs only once becomes infinite.
 
     A best or worst return that several episodes share is assumed to be a bound of the task, like 500 in CartPole-v1. No
     mean can be beyond a bound.

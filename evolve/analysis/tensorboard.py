@@ -105,13 +105,13 @@ def write(run: StoredRun, directory: Path) -> None:
     with disk.explain_write_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         # The library chooses the name of the file. So write to an empty directory, and then rename the file.
-        with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
-            with closing(writer_class(partial)) as writer:
+        with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as temporary:
+            with closing(writer_class(temporary)) as writer:
                 for name, values in _curves(run).items():
                     for generation, value in enumerate(values):
                         if math.isfinite(value):
                             writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
-            (written,) = Path(partial).iterdir()
+            (written,) = Path(temporary).iterdir()
             written.replace(directory / _EXPORTED_NAME)
 
 
@@ -199,7 +199,7 @@ class LiveLog:
                 path.unlink(missing_ok=True)
         # The library's file names contain the time in seconds. The generation in the suffix distinguishes the files of
         # a run that is resumed within a second. `purge_step` makes TensorBoard ignore generations from this one on in
-        # earlier files.
+        # earlier files; before generation 0 there are none.
         self._writer = self._writer_class(
             str(self.directory), purge_step=generation or None, filename_suffix=f".{generation:06d}{self._ending}"
         )

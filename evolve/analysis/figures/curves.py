@@ -576,5 +576,5 @@ _SERIES: dict[str, Series] = {
     "connections": generations.best_connections,
     # NaN for a generation without a time.
     "throughput": lambda run: [record.steps / (record.seconds or np.nan) for record in run.records],
-    "idle": generations.idle_share,
+    "idle": generations.idle_percentages,
 }
