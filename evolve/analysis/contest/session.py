@@ -44,7 +44,7 @@ class PlayedLeg:
     """The result of playing a leg. The first generation is not timed, because ranks initialize in it.
 
     Attributes:
-        work: The digest and the amount of work, as in the file.
+        work: The digests and the amount of work, as in the contest file.
         tags: [G], a text for each generation with `TAG_DIGITS` digits for each candidate. Empty unless `play` was
             called with `tagged`.
         seconds: The wall time of all timed generations together.
@@ -101,8 +101,8 @@ def _mark(previous: str, record: Record) -> str:
 
 def _tags(record: Record) -> str:
     """Return the tags of all candidates of a generation, joined."""
-    rows = zip(record.genome_fingerprints, record.returns, record.lengths, record.fingerprints, strict=True)
-    return "".join(_half_tag(genome) + _half_tag(*episodes) for genome, *episodes in rows)
+    candidates = zip(record.genome_fingerprints, record.returns, record.lengths, record.fingerprints, strict=True)
+    return "".join(_half_tag(genome) + _half_tag(*episodes) for genome, *episodes in candidates)
 
 
 def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
@@ -164,7 +164,7 @@ def measure(
     else:
         for leg in contest.LEGS:
             play(contest.known_experiment(leg, backend), coordinator, size.seed)
-    # The timed repeats. Each must have the digests of the first one.
+    # Play the timed repeats. Each must have the digests of the first one.
     legs: Mapping[str, results.LegDigest] = {}
     repeats: list[results.Repeat] = []
     while not results.repeats_suffice([repeat.seconds for repeat in repeats], size.most_repeats):

@@ -66,7 +66,7 @@ def font(size: int, *texts: str) -> Any:
 
 @cache
 def _font(size: int, is_ascii: bool) -> Any:
-    """Return a font, as `font` does. The fonts are cached, because loading a font reads a file."""
+    """Return a font as `font` does. Fonts are cached, because loading a font reads a file."""
     fonts = library("PIL.ImageFont")
     with suppress(InputError):
         if not is_ascii:
@@ -109,7 +109,7 @@ class NetworkPanel:
         self._base = self._draw_base()
 
     def _layout_layers(self, drawn: DrawnNetwork, places: list[Places]) -> None:
-        """Set the area of the neurons, and choose the outer layers that have space for the names of their neurons."""
+        """Choose which outer layers have names of their neurons, and set the area of the neurons, in pixels."""
         width, height = self._size
         self._top, self._bottom = 0.02 * height, height - 2.1 * self._text_size
         # The distance between two neurons of the largest layer, see `places_of`.
@@ -119,7 +119,7 @@ class NetworkPanel:
         name_size = min(self._text_size, max(_SMALLEST_TEXT, int(self._pitch)))
         self._name_font = font(name_size, *shown)
         self._named = []  # of the first and the last layer, whether it has names
-        margins = []
+        margins = []  # the widths beside the first and the last layer
         for neurons, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
             # A layer has names if they are neither too high for its neurons nor too wide for the panel.
             is_low = (self._bottom - self._top) / (len(neurons) + 1) >= _SMALLEST_TEXT - 0.7
