@@ -1,4 +1,4 @@
-"""python -m evolve.verify: are two runs equal, and does this machine repeat one; see evolve.cli.verify."""
+"""python -m evolve.verify: compare two runs, or test if this machine repeats a run; see evolve.cli.verify."""
 
 if __name__ == "__main__":
     from evolve.cli import start

@@ -186,8 +186,6 @@ class StopFlag:
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         """Remember the first signal, and restore its usual effect unless this process has a supervisor."""
-        # The handlers of the other signals stay until the first signal is read. Python reports an error if a signal is
-        # pending although its handler has just been removed.
         if self._first is not None:
             if self._is_in_first_request():
                 return
@@ -195,6 +193,8 @@ class StopFlag:
             self._stop_catching()
             signal.raise_signal(number)
         self._first, self._first_at = number, time.monotonic()
+        # The handlers of the other signals stay until `read_signal`, because Python reports an error if a signal is
+        # pending while its handler is removed.
         if not supervision.is_supervised():
             _restore_usual_effect(number)
         else:  # the supervisor sends SIGUSR1 only once, so a later SIGUSR1 belongs to this request
@@ -283,7 +283,7 @@ def _module_of(name: str) -> Any:
 
 
 def _prepare_streams() -> None:
-    """Open missing standard streams, replace characters that cannot be encoded, and make stderr never fail."""
+    """Open missing standard streams, escape characters that cannot be encoded, and let writes to stderr never fail."""
     # In this order each stream gets its usual descriptor. Libraries write their messages to descriptor 2.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
@@ -493,7 +493,7 @@ def path_for_stdout(path: Path) -> str:
     return sanitize(str(path), 4000) if sys.stdout is not None and sys.stdout.isatty() else str(path)
 
 
-def exit_in_time(code: int) -> None:
+def ensure_exit(code: int) -> None:
     """End this process after `_EXIT_SECONDS`, even if a thread of an environment does not end.
 
     Python waits for such a thread forever, and all other ranks and the launcher would wait for this process.

@@ -276,7 +276,7 @@ class Launch:
 
     def progress(self) -> tuple[int, int]:
         """Return the number of complete generations of all runs, and the number of runs that have ended."""
-        runs = [_progress(path) for path in self._paths]
+        runs = [_progress_of_file(path) for path in self._paths]
         return sum(generations for generations, _ in runs), sum(has_ended for _, has_ended in runs)
 
     def pause(self, seconds: float) -> None:
@@ -307,7 +307,7 @@ def _run_files(request: Request) -> list[Path]:
     return [store.path_of(config.directory(), seed) for config in request.configs for seed in config.seeds]
 
 
-def _progress(path: Path) -> tuple[int, bool]:
+def _progress_of_file(path: Path) -> tuple[int, bool]:
     """Return the number of generations in a run file, and whether the run has ended; 0 and False if unreadable."""
     with suppress(InputError):
         return store.read_progress(path)

@@ -198,7 +198,7 @@ class Answered(EvolveError):  # noqa: N818 - nothing went wrong
 
 @dataclass(frozen=True)
 class Changes:
-    """Changed settings of the environment and of the network with which a champion plays. True if there are any."""
+    """Changed settings of the environment and of the network with which a champion plays; false without any."""
 
     env: "Table"
     network: "Table"
@@ -300,8 +300,7 @@ def how_to_resume(
     overwrite: Whether the command line has the option --overwrite.
     not_replaced: The runs that have not replaced their old files yet.
     """
-    # `evolve launch` has started this process. Its own command line continues the run.
-    if COMMAND in os.environ:
+    if COMMAND in os.environ:  # `evolve launch` has started this process, and its own command line continues the run
         return sanitize(os.environ[COMMAND], _LONGEST_LINE)
     if len(runs) > 1:
         line = f"the same command line, {'with --resume in place of --overwrite' if overwrite else 'and --resume'}"

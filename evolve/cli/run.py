@@ -144,8 +144,9 @@ def load(argv: list[str]) -> Request:
     resumes = request_fields["resume"]
     if request_fields["overwrite"] and resumes:
         raise InputError("--overwrite", "no --resume with it: one replaces run files, the other continues them", "both")
-    # EXPERIMENT may name a TOML file, or a run file to resume. A wrong name is refused with a cure.
-    path = Path(name or "sweep")  # a sweep has the name of its file, or "sweep" if only --set describes it
+    # EXPERIMENT may name a TOML file, or a run file to resume. Refuse other names with a cure. Without a name, the path
+    # "sweep" gives a sweep its title.
+    path = Path(name or "sweep")
     if path.suffix == ".champion":
         cure = "A champion cannot be resumed; use it with evolve.evaluate, evolve.replay or --start-from."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, which is named like a champion file", cure)
@@ -212,7 +213,7 @@ def _print_settings(configs: list[Config]) -> None:
 def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
     """Return the text that a dry run prints. processes: The processes that would play the episodes, in words."""
     lines = ["Dry run: nothing is written."]
-    # `plan_runs` gives all runs of an experiment that begin with the same genome one object, so group by the object.
+    # Group by the object `experiment`, which runs share if they have the same settings and begin with the same genome.
     for _, runs in groupby(previews, key=lambda each: id(each.run.experiment)):
         lines += ["", *_describe_experiment(list(runs))]
     total = _quantity(sum((each.size for each in previews), start=plan.RunSize(0, 0)))
@@ -297,6 +298,7 @@ def run_all(app: App, request: Request) -> None:
     if app.transport.could_tolerate and not supervision.is_supervised():
         _say(_HINT_ON_LOST_WORKERS)
     failed = _evolve(app, runs, {each.run.path for each in replaced}, request, after_generation)
+    # The page has all runs except failed ones without a complete generation.
     begun = [run for run in runs if run.path not in failed or store.read_progress(run.path)[0]]
     page = report.write_after_runs(app, begun) if request.report and begun else ""
     _check_none_failed(runs, failed, page)

@@ -26,6 +26,10 @@ _TYPE_LIMIT = 2**31
 """Bounds from this number on are not shown: they are the limits of integer types, such as int32."""
 
 
+class _Undescribed(Options):
+    pass  # the model of settings without descriptions, which have no comments
+
+
 @dataclass(frozen=True)
 class Description:
     """The name of a setting, its default as TOML ("" for no default, or for None), its limits, and its meaning."""
@@ -122,35 +126,36 @@ def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) ->
         kwargs_model: The model of `env.kwargs`, if the arguments of the environment are known.
     """
     tables = config.model_dump(mode="json", exclude_none=True)
-    model: type[Options] | None = Config  # of the current section; None if its settings have no descriptions
-    lines = _purpose(Config)
-    without_value = _without_value(Config, tables)  # of the current section
+    model: type[Options] = Config  # of the current section
+    lines = _purpose(model)
+    unset = _comments_on_unset(model, tables)  # the comments that end the current section
     # TOML permits some characters that control a terminal, and a file may come from a stranger. So escape them: they
     # are in quoted texts, where TOML reads an escape as the character.
     toml = "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08x}" for c in config.to_toml())
     # tomli_w writes an empty line before each header, and indents the items of arrays. So a line that begins with a
     # bracket is a header.
     for line in toml.rstrip("\n").split("\n"):
-        if not line:  # the section ends; settings without a value come last
-            lines += [*without_value, ""]
-            without_value = []
+        if not line:  # the section ends
+            lines += [*unset, ""]
+            unset = []
         elif line.startswith("["):
             section = line[1:-1]
-            model = kwargs_model if section == "env.kwargs" else _model(config, section)
-            table = config.env.kwargs if section == "env.kwargs" else tables.get(section, {})
-            lines += [line] if model is None else [*_purpose(model), line]
-            without_value = [] if model is None else _without_value(model, table)
+            model, table = _model(config, section), tables.get(section, {})
+            if section == "env.kwargs":
+                model, table = kwargs_model or _Undescribed, config.env.kwargs
+            lines += [*_purpose(model), line]
+            unset = _comments_on_unset(model, table)
         else:
-            lines += [line] if model is None else _with_comments(line, model)
-    return "\n".join([*lines, *without_value])
+            lines += _with_comments(line, model)
+    return "\n".join([*lines, *unset])
 
 
-def _model(config: Config, section: str) -> type[Options] | None:
-    """Return the model of a section; None for a table inside a section, such as `env.kwargs`."""
-    found = getattr(config, section) if section in Config.model_fields else None
-    if isinstance(found, Choice):
-        return type(found.options)
-    return type(found) if isinstance(found, Options) else None
+def _model(config: Config, section: str) -> type[Options]:
+    """Return the model of a section; `_Undescribed` for a table inside a section, such as `env.randomize`."""
+    value = getattr(config, section) if section in Config.model_fields else None
+    if isinstance(value, Choice):
+        return type(value.options)
+    return type(value) if isinstance(value, Options) else _Undescribed
 
 
 def _purpose(model: type[Options]) -> list[str]:
@@ -158,7 +163,7 @@ def _purpose(model: type[Options]) -> list[str]:
     return _comment(inspect.cleandoc(vars(model).get("__doc__") or ""))
 
 
-def _without_value(model: type[Options], table: Table) -> list[str]:
+def _comments_on_unset(model: type[Options], table: Table) -> list[str]:
     """Return comments with the meaning, default and limits of each setting that the table of a section leaves out."""
     lines = []
     for setting in (_describe(model, name) for name in model.model_fields if name not in table):

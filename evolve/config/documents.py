@@ -1,4 +1,4 @@
-"""Reads experiment files (TOML), changes their settings by flags, and expands sweeps.
+"""Reads experiment files (TOML), changes their settings by options of a command, and expands sweeps.
 
 `read_file` returns a table, `set_key` and `override` change it, and `experiments` returns a `Config` for each of its
 experiments. A table `[sweep]` in a file describes several experiments, one for each combination of the listed values.
@@ -51,7 +51,7 @@ def read_table(text: str, source: str) -> Table:
     if len(text) > _MAX_CHARACTERS:
         raise InputError(source, f"TOML of at most {_MAX_CHARACTERS:,} characters", "more")
     try:
-        table = _parsed(text, source)
+        table = _parse_toml(text, source)
     except ValueError as error:  # a TOMLDecodeError, or an integer with more digits than Python converts
         raise InputError(source, "well-formed TOML", str(error)) from None
     _check_values(table, source)
@@ -62,7 +62,7 @@ def read_table(text: str, source: str) -> Table:
 _loads = lru_cache(maxsize=16)(tomllib.loads)
 
 
-def _parsed(text: str, source: str) -> Table:
+def _parse_toml(text: str, source: str) -> Table:
     """Return the table of a TOML document. Raises InputError if it is too deep, and ValueError if it is malformed."""
     if _LONG_KEY.search(text):
         raise _too_deep(source)
@@ -141,7 +141,7 @@ def read_assignment(text: str) -> tuple[str, object]:
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
         raise InputError("--set", "section.key=value", text)
     try:
-        table = _parsed(f"value = {value}", "--set")
+        table = _parse_toml(f"value = {value}", "--set")
     except ValueError:
         table = {}
     # The value is plain text if it is not valid TOML, has a second line that sets another key, or is a date. No setting
@@ -212,7 +212,7 @@ def experiment_tables(table: Table) -> list[tuple[str, Table]]:
                 value = section | value
             set_key(experiment, key, value)
         tables.append(experiment)
-    return list(zip(_names(swept), tables, strict=True))
+    return list(zip(_directory_names(swept), tables, strict=True))
 
 
 def lacks_name(section: str, value: object) -> bool:
@@ -224,7 +224,7 @@ def combinations(grid: Any) -> list[dict[str, Any]]:
     """Return the swept values of each experiment, by dotted keys. Raises InputError as `experiment_tables` does."""
     if not isinstance(grid, dict):
         raise InputError("sweep", "a table of lists", grid)
-    lists = _lists(grid)
+    lists = _swept_lists(grid)
     sizes = [len(values) for values in lists.values()]
     if math.prod(sizes) > MAX_EXPERIMENTS:
         raise InputError("sweep", f"at most {MAX_EXPERIMENTS} combinations", " × ".join(map(str, sizes)))
@@ -269,7 +269,7 @@ def _remove_from_sweep(table: Table, key: str) -> None:
     if not isinstance(grid, dict):  # `combinations` refuses it
         return
     _remove(grid, key)
-    for name, values in _lists(grid).items():
+    for name, values in _swept_lists(grid).items():
         if swept_key(name, values) == key:  # strategy = ["ga", "umda"] sweeps over strategy.name
             _remove(grid, name)
 
@@ -288,7 +288,7 @@ def swept_key(key: str, values: Sequence[Any]) -> str:
     return f"{key}.{NAMED_SECTIONS[key]}" if are_names else key
 
 
-def _lists(grid: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _swept_lists(grid: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the values of a sweep by dotted keys. Raises InputError for a key that cannot be swept over."""
     lists = flatten(grid)
     for key, values in lists.items():
@@ -300,14 +300,14 @@ def _lists(grid: Mapping[str, Any]) -> dict[str, list[Any]]:
     return lists
 
 
-def _names(swept: list[dict[str, Any]]) -> list[str]:
+def _directory_names(swept: list[dict[str, Any]]) -> list[str]:
     """Return a directory name for each experiment, made of its swept values: survivors=8,plasticity=0.1.
 
     For a value that is a table, the name has the values inside it. If two names would then be equal, all names also
     have the keys inside their tables. Raises InputError if two names are still equal.
     """
     for with_keys in (False, True):
-        names = [_name(values, with_keys) for values in swept]
+        names = [_directory_name(values, with_keys) for values in swept]
         if len(set(names)) == len(names):
             return names
     expected = "combinations that differ in letters and digits, which name their directories"
@@ -315,13 +315,13 @@ def _names(swept: list[dict[str, Any]]) -> list[str]:
     raise InputError("sweep", expected, f"two of the name {repeated}")
 
 
-def _name(values: Mapping[str, Any], with_keys: bool) -> str:
+def _directory_name(values: Mapping[str, Any], with_keys: bool) -> str:
     """Return the directory name of one experiment. with_keys: Whether the text of a table has its keys, too."""
     # The last part of a dotted key is enough, unless two keys of the sweep have the same last part.
     last_parts = [key.rpartition(".")[2] for key in values]
     names = [part if last_parts.count(part) == 1 else key for part, key in zip(last_parts, values, strict=True)]
     # Keep letters, digits, "." and "+"; \w also matches "_".
-    texts = [re.sub(r"[^\w.+]|_", "-", _text(value, with_keys)) for value in values.values()]
+    texts = [re.sub(r"[^\w.+]|_", "-", _value_text(value, with_keys)) for value in values.values()]
     name = ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
     whole = name.encode(errors="replace")
     if len(whole) <= _MAX_NAME_BYTES:
@@ -330,9 +330,9 @@ def _name(values: Mapping[str, Any], with_keys: bool) -> str:
     return f"{whole[: _MAX_NAME_BYTES - 17].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:16]}"
 
 
-def _text(value: Any, with_keys: bool) -> str:
+def _value_text(value: Any, with_keys: bool) -> str:
     if isinstance(value, dict):
-        value = [f"{key}-{_text(part, with_keys)}" if with_keys else part for key, part in value.items()]
+        value = [f"{key}-{_value_text(part, with_keys)}" if with_keys else part for key, part in value.items()]
     if isinstance(value, list):
-        return "-".join(_text(part, with_keys) for part in value)
+        return "-".join(_value_text(part, with_keys) for part in value)
     return str(value)

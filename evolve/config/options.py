@@ -347,14 +347,14 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
 
 
 def validate_or_explain(model: type[Model], validate: Callable[[Any], Model], table: Any, at: str = "") -> Model:
-    """Return `validate(table)`. Raises an InputError about the first of Pydantic's errors, otherwise as `parse`."""
+    """Return `validate(table)`. Raises InputError as `parse` does; an unknown key gets the advice of the model."""
     try:
         return validate(table)
     except ValidationError as invalid:
         error = explain(model, invalid, at)
     except UnknownKeyError as unknown:  # from the registry that validates a section
         error = unknown
-    # Advice is added here, because it may need other sections of the table, such as the name of the network.
+    # Add the advice here, because it may need other sections of the table, such as the name of the network.
     if isinstance(error, UnknownKeyError):
         error = UnknownKeyError(error.argument, error.known, model.advice(error.argument, table))
     raise error

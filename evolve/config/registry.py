@@ -68,7 +68,7 @@ Section = Choice | Mapping[str, Any]
 """A choice, or the table of a section before validation."""
 
 Kind = tuple[type[Options], Callable[..., Any]]
-"""The model of the options, and the class or function that makes the network or strategy."""
+"""A kind of network or strategy: the model of its options, and the class or function that makes it."""
 
 
 # Cached, because the search reads a file of each installed package.
@@ -97,7 +97,7 @@ def origin_text(point: EntryPoint) -> str:
     return point.value + (f" of the package {point.dist.name}" if point.dist is not None else "")
 
 
-def load(points: Sequence[EntryPoint], argument: str) -> Kind:
+def load_kind(points: Sequence[EntryPoint], argument: str) -> Kind:
     """Return the kind to which the entry points of a name refer. argument: the setting, for errors.
 
     Raises InputError if several packages add the name, or if the object is not a kind.
@@ -123,9 +123,9 @@ def load(points: Sequence[EntryPoint], argument: str) -> Kind:
     raise InputError(argument, expected, repr(loaded))
 
 
-def _check_defaults(options: type[Options], kind: str, argument: str) -> None:
+def _check_defaults(options: type[Options], name: str, argument: str) -> None:
     """Raise InputError if the defaults of options cannot be written as TOML and read back, as a run file needs it."""
-    expected = f"options of {kind} whose defaults can be read back from TOML, without an option called name"
+    expected = f"options of {name} whose defaults can be read back from TOML, without an option called name"
     if "name" in options.model_fields:
         raise InputError(argument, expected, "the option name")
     try:
@@ -218,10 +218,10 @@ class Registry:
                 return section
             section = section.table()
         name = self._name(section)
-        given = {key: value for key, value in section.items() if key != "name"}
+        table = {key: value for key, value in section.items() if key != "name"}
         try:
             options_class, _ = self._entry(name)
-            options = parse(options_class, given, self.section, lenient)
+            options = parse(options_class, table, self.section, lenient)
             for key, value in options:
                 # TOML has no None, so workers and run files would get the default instead.
                 if value is None and options_class.model_fields[key].default is not None:
@@ -230,15 +230,15 @@ class Registry:
         except InputError:
             if not lenient:
                 raise
-            return Choice(name, parse(UnknownOptions, given, self.section))
+            return Choice(name, parse(UnknownOptions, table, self.section))
 
     def kind(self, section: Section) -> Any:
-        """Return the class or function that a section names. Raises InputError for an invalid name or option."""
+        """Return the class or function of a section's kind. Raises InputError for an invalid name or option."""
         _, kind = self._entry(self.parse(section).name)
         return kind
 
     def options_class(self, section: Section) -> type[Options]:
-        """Return the class of the options of the kind that a section names. Raises InputError for an unknown name."""
+        """Return the model of the options of a section's kind. Raises InputError for an unknown name."""
         options_class, _ = self._entry(self._name(section))
         return options_class
 
@@ -346,7 +346,7 @@ class Registry:
             if not cure.startswith("Did you mean"):  # probably a kind of another package
                 cure = f"{cure} Or install the package that adds it, or name your own module:object.".lstrip()
             raise InputError(self._argument, f"a known {self.section}", name, cure)
-        return load(points, self._argument)
+        return load_kind(points, self._argument)
 
 
 REGISTRIES: dict[str, Registry] = {}

@@ -1,4 +1,8 @@
-"""`Config` is one experiment with all its sections, validated and frozen. `differences` compares two experiments."""
+"""`Config` is one experiment with all its sections, validated and frozen. `differences` compares two experiments.
+
+Each section is a class below, except `[network]` and `[strategy]`, which are a `Choice`. The docstring below a setting
+is its meaning on the generated pages.
+"""
 
 import os
 import re
@@ -30,7 +34,7 @@ class WrapperOptions(Options):
     """One Gymnasium wrapper around the environment: `name` is `module:Class`, `kwargs` are its arguments.
 
     The module must be a part of gymnasium.wrappers, or of the environment's module. No other module is imported.
-    A wrapper without arguments may be its name alone, and a wrapper of Gymnasium needs no module.
+    A text in place of the table is the `name`. A wrapper of Gymnasium needs no module.
     """
 
     text_sets = "name"
@@ -299,8 +303,8 @@ class Config(Options):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _explain(cls, table: Any, validate: ModelWrapValidatorHandler["Config"]) -> "Config":
-        # `parse` explains errors, too, but a script may call `Config(…)`.
+    def _validate(cls, table: Any, validate: ModelWrapValidatorHandler["Config"]) -> "Config":
+        # `parse` explains errors, too, but a script may call `Config(…)` without `parse`.
         return options.validate_or_explain(cls, validate, table)
 
     @model_validator(mode="after")
@@ -311,8 +315,8 @@ class Config(Options):
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
         """Return advice about an unknown key: settings of its name or meaning in all sections."""
-        chosen = {section: _with_name(section, table.get(section, {})) for section in _DEFAULT_NAMES}
-        return advice(key, chosen, cls.model_fields)
+        sections = {section: _with_name(section, table.get(section, {})) for section in _DEFAULT_NAMES}
+        return advice(key, sections, cls.model_fields)
 
     def to_toml(self) -> str:
         """Return the whole experiment as TOML, including all defaults."""
@@ -353,7 +357,7 @@ class Config(Options):
         directory = self.output.directory
         if not directory:
             return Path(f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}")
-        # No shell expands "~" and "$NAME" in a file or in Python.
+        # Expand "~" and "$NAME" here, because no shell does so in a TOML file or in Python.
         expanded = os.path.expandvars(directory)
         if re.search(r"\$(\w|\{)", expanded):
             expected = "a directory whose environment variables are set"
@@ -370,7 +374,7 @@ def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]
     skipped = {*RUNTIME_KEYS, "start_from"}
     a, b = (options.flatten(config.model_dump(mode="json", exclude=skipped)) for config in (ours, theirs))
     start, other = ours.start_from, theirs.start_from
-    is_same_start = other is None if start is None else start.is_same(other)
+    is_same_start = start.is_same(other) if start is not None else other is None
     if not is_same_start:
         a["start_from"] = None if start is None else start.describe()
         b["start_from"] = None if other is None else other.describe()
@@ -384,4 +388,5 @@ def without_implied(different: Sequence[tuple[str, object, object]]) -> list[tup
     # The beginnings of keys, "network." or "strategy.", of which the names differ.
     sections = tuple(key.removesuffix("name") for key, _, _ in different if key in ("network.name", "strategy.name"))
     # `differences` gives None for a key that one side does not have.
-    return [(key, a, b) for key, a, b in different if not (key.startswith(sections) and None in (a, b))]
+    implied = {key for key, a, b in different if key.startswith(sections) and None in (a, b)}
+    return [(key, a, b) for key, a, b in different if key not in implied]

@@ -168,7 +168,7 @@ def test_such_a_process_ends_although_nothing_reads_its_output(monkeypatch):
     monkeypatch.setattr(app.cluster, "finalize", lambda: None)
     monkeypatch.setattr(os, "_exit", ended)
     monkeypatch.setattr(sys, "stdout", Mock(flush=Mock(side_effect=BrokenPipeError)))
-    app.exit_in_time(3)
+    app.ensure_exit(3)
     wait_for(lambda: ended.called, limit=60)
     ended.assert_called_once_with(3)
 

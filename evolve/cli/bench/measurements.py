@@ -149,13 +149,13 @@ def measure(experiment: Experiment, app: App, path: str) -> dict[str, Any]:
     freeze_objects()  # as a run does
     with tempfile.TemporaryDirectory() as folder:
         with (
-            closing(create(Path(folder) / "other.h5", _header(experiment, _WARM_UP_SEED))) as other,
-            closing(iterate(experiment, coordinator, other)) as records,
+            closing(create(Path(folder) / "warm-up.h5", _header(experiment, _WARM_UP_SEED))) as warm_up,
+            closing(iterate(experiment, coordinator, warm_up)) as records,
         ):
             next(records)
-        # Each measurement continues a copy, so that all of them play the same generation.
-        continued = shutil.copy(path, folder)
-        with closing(reopen(Path(continued))) as log, closing(iterate(experiment, coordinator, log)) as records:
+        # Each measurement continues a copy, so that all measurements play the same generation.
+        copy = shutil.copy(path, folder)
+        with closing(reopen(Path(copy))) as log, closing(iterate(experiment, coordinator, log)) as records:
             figures = next(generation_figures(records, app, coordinator), None)
             if figures is None:
                 raise _ended(log.num_generations, log.num_generations)
@@ -267,7 +267,7 @@ class BareProcesses:
 def compare(
     experiment: Experiment, words: Sequence[str], run: Path, ranks: int, pairs: int, stop: StopFlag
 ) -> list[dict[str, Any]]:
-    """Measure bare environments and the engine in turn; return a row for each pair of measurements.
+    """Measure bare environments and the training loop in turn; return a row for each pair of measurements.
 
     There are as many bare processes as workers. Raises RunError and Stopped. For `words` see `figures_of_job`.
     """
@@ -284,7 +284,7 @@ def compare(
 
 
 def schedule(words: Sequence[str], ranks: int, pairs: int, stop: StopFlag) -> list[dict[str, Any]]:
-    """Measure the engine `pairs` times on environments that only sleep; return a row for each measurement.
+    """Measure the training loop `pairs` times with environments that only sleep; return a row for each measurement.
 
     The return of an episode is the time that it slept. `ideal_seconds` is the time of workers that never wait.
     `list_seconds` is the time of Graham's list scheduling (1966): a scheduler without cost, after which some workers
@@ -294,9 +294,9 @@ def schedule(words: Sequence[str], ranks: int, pairs: int, stop: StopFlag) -> li
     for _ in range(pairs):
         stop.check()
         row, workers = figures_of_job(words, ranks), max(ranks - 1, 1)
-        slept = row.pop("returns")
-        ideal = sum(slept) / workers
-        rows.append(row | {"ideal_seconds": ideal, "list_seconds": list_schedule(slept, workers),
+        durations = row.pop("returns")
+        ideal = sum(durations) / workers
+        rows.append(row | {"ideal_seconds": ideal, "list_seconds": list_schedule(durations, workers),
                            "ratio": ideal / row["seconds"]})  # fmt: skip
     return rows
 
