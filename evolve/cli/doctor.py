@@ -91,7 +91,7 @@ def run_probe(
 
     The process is killed after a number of seconds, or if `check` raises an error. `check` is called often.
     """
-    # The process has to import this copy of the package.
+    # The process has to import this copy of the package. An empty part of PYTHONPATH would be the working directory.
     path = os.pathsep.join(filter(None, [str(SOURCE), environment.get("PYTHONPATH", "")]))
     deadline = time.monotonic() + seconds
     output: tuple[str, str] | None = None

@@ -3,7 +3,7 @@
 Bare environments replay recorded network outputs, without networks and MPI. Their speed is the upper bound. In each
 pair of measurements, the training loop plays the same episodes right after the bare environments. The speed of a
 machine drifts, so compare the ratios of pairs, not the rates of different pairs. With `--sleep-env`, only the training
-loop is measured. The least possible time is the sum of the durations of all episodes, divided by the number of workers.
+loop is measured. Then the least possible time is the duration of all episodes, divided by the number of workers.
 """
 
 import argparse
@@ -157,7 +157,7 @@ def _median(rows: list[Row]) -> str:
 
 
 def _rollout_table(rows: list[Row]) -> str:
-    """Return a table that compares the engine with bare environments, with a line for each pair."""
+    """Return a table that compares the training loop with bare environments, with a line for each pair."""
     workers = max(rows[0]["ranks"] - 1, 1)
     title = (
         f"\n{pluralize(rows[0]['ranks'], 'rank')}: {rows[0]['steps']:,} environment steps by "
@@ -168,7 +168,7 @@ def _rollout_table(rows: list[Row]) -> str:
 
 
 def _schedule_table(rows: list[Row]) -> str:
-    """Return a table that compares the engine with workers that never wait, with a line for each measurement."""
+    """Return a table that compares the workers with workers that never wait, with a line for each measurement."""
     title = f"\n{pluralize(rows[0]['ranks'], 'rank')}, environments that only sleep"
     times = ("ideal_seconds", "list_seconds", "seconds")
     lines = [(*(f"{row[name]:.2f}" for name in times), *_cost_cells(row)) for row in rows]
@@ -176,21 +176,21 @@ def _schedule_table(rows: list[Row]) -> str:
     return "\n".join([title, _table(("ideal\ns", "free\ns", "real\ns", *_COST_HEADINGS), *lines), _median(rows), note])
 
 
-def _sweep(
+def _measure_rollouts(
     experiment: Experiment, run: Path, arguments: dict[str, Any], argv: list[str], stop: StopFlag, show: Any
-) -> dict[int, Any]:
-    """Measure the rollouts, or only the scheduling, for each number of ranks; show the tables, and return the rows."""
-    sweep: dict[int, Any] = {}
-    # With --json, `cli.app` lets environments print to stderr, so that stdout has only the figures.
+) -> dict[int, list[Row]]:
+    """Measure the rollouts, or only the scheduling; show the tables, and return the rows by the number of ranks."""
+    rows: dict[int, list[Row]] = {}
+    # With --json, `cli.app` lets environments on all ranks print to stderr, so that stdout has only the figures.
     words = ["-m", "evolve.bench", *argv, "--json", measurements.MEASURE, str(run)]
     for ranks in arguments["ranks"]:
         if arguments["sleep_env"] is None:
-            sweep[ranks] = measurements.compare(experiment, words, run, ranks, arguments["pairs"], stop)
-            show(_rollout_table(sweep[ranks]))
+            rows[ranks] = measurements.compare(experiment, words, run, ranks, arguments["pairs"], stop)
+            show(_rollout_table(rows[ranks]))
         else:
-            sweep[ranks] = measurements.schedule(words, ranks, arguments["pairs"], stop)
-            show(_schedule_table(sweep[ranks]))
-    return sweep
+            rows[ranks] = measurements.schedule(words, ranks, arguments["pairs"], stop)
+            show(_schedule_table(rows[ranks]))
+    return rows
 
 
 def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def _measure(arguments: dict[str, Any], argv: list[str], stop: StopFlag) -> dict
                 figures["engines"] = measurements.engine_rows(experiment, run)
                 if figures["engines"]:  # empty if only the exact engine has the environment, and no kernel is built
                     show(_engine_table(figures["engines"]))
-            figures["rollouts"] = _sweep(experiment, run, arguments, argv, stop, show)
+            figures["rollouts"] = _measure_rollouts(experiment, run, arguments, argv, stop, show)
     return figures
 
 
