@@ -124,7 +124,7 @@ def export_champion(run: Stored, path: Path) -> StoredChampion:
         raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")
     # A file of an earlier version lacks the spaces; a new file has them.
     header = replace(run.header, spaces=experiment.spaces.to_json())
-    # A run that starts from this file weights the normalizer by the number of observations that it was computed from.
+    # In a run that starts from this file, the weight of the normalizer is the number of observations that it has seen.
     observations = 0 if normalizer is None else num_observations(experiment, run)
     stored = StoredChampion(
         path, header, held_out, normalizer, run.digest, run.num_generations, run.steps, run.seconds, observations

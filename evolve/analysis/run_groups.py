@@ -52,6 +52,7 @@ def mask_unit(config: Config) -> str:
     """Return the unit of the entries of a network's mask: "connections", or "coefficients" of learning rules."""
     try:
         # The unit does not depend on the sizes of observations and actions, so make the smallest network.
+        # Only a block of coefficients of learning rules has a span, the shape of its connections.
         span = networks.make(config.network, 1, 1).blocks[0].span
     except FAILURES:  # a network of another package, which is not installed or cannot have these sizes
         return "connections"
@@ -156,9 +157,9 @@ def by_machine(groups: Sequence[RunGroup]) -> list[RunGroup]:
 
 
 def _without_seed(config: Config, seed: int) -> Config:
-    """Return a configuration that is the same for the runs of all seeds.
+    """Return `config`. But if each seed began with its own file of a directory, `start_from` names the directory.
 
-    It differs only if each seed began with its own file of a directory. `start_from` then names the directory instead.
+    So the runs of all seeds of an experiment have the same configuration.
     """
     start = config.start_from
     if start is None or start.file is None:

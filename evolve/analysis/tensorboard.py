@@ -110,6 +110,7 @@ def write(run: StoredRun, directory: Path) -> None:
                 for name, values in _curves(run).items():
                     for generation, value in enumerate(values):
                         if math.isfinite(value):
+                            # A run file has no dates, so the times begin in 1970. TensorBoard can show relative times.
                             writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
             (written,) = Path(temporary).iterdir()
             written.replace(directory / _EXPORTED_NAME)

@@ -82,7 +82,10 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
 
 
 def _front_or_archive(run: store.Stored) -> dict[str, Float64]:
-    """Return the fitness values of the last "front" or "archive" by this name; NaN marks an absent genome."""
+    """Return {"front": …} or {"archive": …} with the fitness values after the last generation; {} if a run has neither.
+
+    NaN marks a place without a genome.
+    """
     last = run.records[-1] if isinstance(run, store.StoredRun) and run.records else None
     values = {} if last is None else {"front": last.front, "archive": last.archive}
     return {name: fitness for name, fitness in values.items() if fitness is not None}
@@ -181,7 +184,7 @@ def _parser() -> Parser:
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_with_files(argv)
-    app.stop.command_without_episodes = "info"
+    app.stop.command_without_episodes = "info"  # a signal ends it at once
     files = store.run_files(options.files)
     if options.settings and len(files) > 1:
         raise InputError("FILE", "one file with --settings", f"{len(files)} of them")

@@ -41,11 +41,15 @@ def _parser() -> Parser:
     which.add_argument("--generation", type=int, metavar="G", help=one)
     several = "the champions of several complete generations, one after another: 0,10,50,last"
     which.add_argument("--generations", metavar="G,G,…", help=several)
-    candidate = "the candidate (default: the champion); others need stored genomes, generation 0 or the next generation"
+    candidate = (
+        "the candidate (default: the champion); another one only if all genomes are stored, or in generation 0 or the "
+        "next generation"
+    )
     add("--candidate", type=int, metavar="P", help=candidate)
     parser.add_front_and_archive()
     add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
-    # Not beside the others of the group: argparse would write all four in one line, which is too long for a terminal.
+    # Add these two options of the group later than the first two: argparse writes neighbours of a group in one line,
+    # and a line with all four is too long for a terminal.
     for purpose in (Purpose.HELD_OUT, Purpose.VALIDATION):
         words = f"a {purpose.title} episode of the final champion"
         which.add_argument(f"--{purpose.title}", dest="purpose", action="store_const", const=purpose, help=words)

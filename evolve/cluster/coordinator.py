@@ -235,7 +235,9 @@ class Coordinator:
             rollout.call_on_fault(watchdog.pat)  # within a tick, several episodes may hang one after another
             while num_finished < len(items):
                 self._check_stop()
-                watchdog.deliver_alarm()  # no environment runs here, so the handler of a user's alarm may raise
+                # The watchdog holds back an alarm (SIGALRM) of the user's program. The handler may raise, so call it
+                # here, where no environment runs.
+                watchdog.deliver_alarm()
                 watchdog.pat()
                 try:
                     if num_submitted < len(items) and rollout.pending <= at_once:

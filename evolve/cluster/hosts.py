@@ -310,7 +310,7 @@ class Launcher:
         if ranks:
             words += ["-n", str(ranks)]
         if self.is_open_mpi:  # MPICH passes all environment variables to other hosts
-            # `evolve launch` and `Supervisor.run` set these later; CONNECT only if the number of ranks is known.
+            # `evolve launch` and `Supervisor.run` set these variables later; CONNECT only for a known number of ranks.
             set_later = {EXIT_CODE, COMMAND, CONNECT} if ranks else {EXIT_CODE, COMMAND}
             for name in sorted(os.environ.keys() | set_later):
                 if name in _PASSED_NAMES or name.startswith(_PASSED_PREFIXES):

@@ -283,7 +283,7 @@ class Transport:
         """End every rank of the job at once; do nothing if there is only this rank."""
         if self._comm is not None:
             # Only rank 0 knows the silent hosts. At another rank, the loss of rank 0 may be the loss of its host.
-            kill_launcher_later(waits_for_host=bool(self.silent) or 0 in self.gone)
+            kill_launcher_later(launcher_may_hang=bool(self.silent) or 0 in self.gone)
             self._comm.Abort(exit_code)
             # MPICH only asks its launcher to kill this process, but the launcher's host may be lost.
             os._exit(exit_code)
@@ -343,15 +343,15 @@ def finalize() -> None:
             MPI.Finalize()
 
 
-def kill_launcher_later(waits_for_host: bool = True) -> None:
+def kill_launcher_later(launcher_may_hang: bool = True) -> None:
     """Start a process that kills the launcher and its ranks on this host if the launcher does not end in time.
 
     Do nothing if the parent of this process is not one of Open MPI's launchers.
 
-    waits_for_host: Whether the launcher may wait for a lost host. Otherwise it gets more time, because it nearly always
-        ends by itself.
+    launcher_may_hang: Whether the launcher may wait for a lost host. Otherwise it gets more time, because it nearly
+        always ends by itself.
     """
-    patience = PATIENCE if waits_for_host else LONG_PATIENCE
+    patience = PATIENCE if launcher_may_hang else LONG_PATIENCE
     parent = os.getppid()
     with suppress(OSError):
         if Path(f"/proc/{parent}/comm").read_text().strip() in _LAUNCHERS:

@@ -151,9 +151,9 @@ _LARGEST_BOUND = {"uniform": 1e300, "log_uniform": 1e300, "integers": 2**52}
 
 def _distributions(table: dict[str, Any], info: pydantic.ValidationInfo) -> dict[str, Any]:
     """Return a table of distributions with bounds as lists of one type. Raises InputError, which names the argument."""
-    # The other field, `evaluation_randomize`, is in no section.
-    field = "env.randomize" if info.field_name == "randomize" else str(info.field_name)
-    return {name: _distribution(f"{field}.{name}", distribution) for name, distribution in table.items()}
+    # `randomize` is a setting of the section `env`; `evaluation_randomize` is in no section.
+    setting = "env.randomize" if info.field_name == "randomize" else str(info.field_name)
+    return {name: _distribution(f"{setting}.{name}", distribution) for name, distribution in table.items()}
 
 
 def _distribution(key: str, distribution: Any) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class Options(BaseModel):
     aliases: ClassVar[Mapping[str, str]] = {}
     """Other names of settings, such as old ones: {"old name": "current name"}."""
 
-    text_sets: ClassVar[str | None] = None
+    set_by_text: ClassVar[str | None] = None
     """The setting that a text in place of the table sets; None if a text is refused."""
 
     @model_validator(mode="before")
@@ -229,10 +229,10 @@ class Options(BaseModel):
     def _normalize(cls, table: Any) -> Any:
         """Return a table with the current names of its settings, and with tuples for settings that are tuples.
 
-        A text in place of the table becomes a table with the setting `text_sets`.
+        A text in place of the table becomes a table with the setting `set_by_text`.
         """
-        if cls.text_sets is not None and isinstance(table, str):
-            return {cls.text_sets: table}
+        if cls.set_by_text is not None and isinstance(table, str):
+            return {cls.set_by_text: table}
         if not isinstance(table, Mapping):
             return table
         # If a table has both names, keep the alias, which is then refused as unknown: no value may win silently.
@@ -268,8 +268,8 @@ def _as_annotated(value: Any, annotation: Any) -> Any:
     parts = get_args(annotation)
     if not isinstance(value, list) or get_origin(annotation) not in (tuple, list) or not parts:
         return value
-    # All items of tuple[T, ...] and of list[T] have the type T. So do items here if their number is wrong, which the
-    # model refuses later.
+    # All items of tuple[T, ...] and of list[T] have the type T. If a list has the wrong number of items for
+    # tuple[T, U], also convert each item as T: the model refuses this list later.
     if len(parts) != len(value) or Ellipsis in parts:
         parts = (parts[0],) * len(value)
     items = [_as_annotated(item, part) for item, part in zip(value, parts, strict=True)]
@@ -405,8 +405,8 @@ def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
 
 
 def _table_text(model: type[BaseModel]) -> str:
-    """Return the description of a table by its settings, and of the text in its place, see `text_sets`."""
-    text = f"the {model.text_sets} alone, or " if issubclass(model, Options) and model.text_sets else ""
+    """Return the description of a table by its settings, and of the text in its place, see `set_by_text`."""
+    text = f"the {model.set_by_text} alone, or " if issubclass(model, Options) and model.set_by_text else ""
     return f"{text}a table with {', '.join(model.model_fields)}"
 
 
@@ -436,13 +436,13 @@ def _locate(model: type[BaseModel], location: tuple[int | str, ...]) -> _Locatio
     for part in location:
         if isinstance(part, int):
             path.append(str(part))
-        # Leave out a text after a setting that has no model: it names a type of a union, for example.
         elif inner is not None:
             path.append(part)
             known = list(inner.model_fields)
             field = inner.model_fields.get(part)
             annotation = annotation if field is None else field.annotation
             inner = None if field is None else _model_in(annotation)
+        # Otherwise the text is no setting. It may name a type of a union, such as "bool", so leave it out.
     return _Location(path, known, annotation)
 
 

@@ -37,7 +37,7 @@ class WrapperOptions(Options):
     A text in place of the table is the `name`. A wrapper of Gymnasium needs no module.
     """
 
-    text_sets = "name"
+    set_by_text = "name"
     name: str = Field()
     kwargs: Kwargs = Field({})
 
@@ -55,7 +55,7 @@ class WrapperOptions(Options):
 class EnvOptions(Options):
     """The environment."""
 
-    text_sets = "id"
+    set_by_text = "id"
     id: str = Field("CartPole-v1", min_length=1)
     """A Gymnasium environment, an exact task, or `module:Name`: an environment that an import of the module registers,
     or a class or a function of the module that makes an environment."""
@@ -171,13 +171,14 @@ class ComputeOptions(Options):
 class StartFromOptions(Options):
     """The genome with which the search begins. A text in place of the table is the `file`."""
 
-    text_sets = "file"
+    set_by_text = "file"
     file: Annotated[str, Field(min_length=1)] | None = None
     """A run file, a champion file, or a directory of run files. In a directory each seed takes its own `seed-S.h5`."""
     generation: Annotated[int, Field(ge=0)] | None = None
     """The start is the best candidate of this generation of the run file; by default it is the final champion."""
     connections: Annotated[int, Field(ge=0)] | None = None
-    """The start is the best genome of the front with at most this number of acting connections."""
+    """The start is the best genome of the front with at most this number of acting connections: only these can change
+    an action."""
     member: Annotated[int, Field(ge=0)] | None = None
     """The start is this genome of the front, counted from 0 as by `evolve info --genomes`."""
     cell: Annotated[tuple[int, ...], Field(strict=False)] | None = None
@@ -213,7 +214,7 @@ class StartFromOptions(Options):
 class OutputOptions(Options):
     """The place and the content of run files."""
 
-    text_sets = "directory"
+    set_by_text = "directory"
     directory: str | None = None
     """The directory of the run files, by default `runs/<environment>-<network>`. It may begin with `~`, and have
     environment variables such as `$SCRATCH`."""

@@ -1,8 +1,8 @@
 """hebbian-dag and hebbian-lstm, networks with Hebbian traces. Each connection has a trace, a sum over the steps.
 
 In **hebbian-dag** every layer reads all earlier layers. The layers have the sizes D = [O, h1, …, hL, A + 1], and x_0 is
-the observation. The first index is the target, the second index the source: W_ij [D_j, D_{i+1}] are the weights from
-layer j to layer i + 1, and H_ij the traces of these connections.
+the observation. W_ij [D_j, D_{i+1}] are the weights from layer j (rows) to layer i + 1 (columns), and H_ij are the
+traces of these connections. So i numbers the layers that compute, without the observation, and j numbers all layers.
 
     z_ij    = x_j (W_ij + m H_ij)                    summed over the nodes of layer j in ascending order
     x_{i+1} = tanh((z_i0 + z_i1) + … + z_ii)
@@ -48,7 +48,8 @@ from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 _SMALLEST_NONZERO = 0.001  # the smallest trace rate other than 0, and the smallest trace limit
-# The largest number of steps with trace updates to apply, including the current step, as in kernels/hebbian_dag.h.
+# A kernel may delay the trace updates of at most this number of steps, including the current step. The header
+# kernels/hebbian_dag.h has the same number.
 _LONGEST_HISTORY = 8
 
 
@@ -132,7 +133,7 @@ class HebbianDagBatch(base.SlotArrays):
         self._network = network
         self._weights = self._hold(network.num_weights)
         self._traces = self._hold(network.num_weights)
-        self.kept_traces = self._traces
+        self.kept_traces = self._traces  # for the strategy, see `SlotArrays`
         # The gain of a connection is m, or 0 if the connection is pruned. There are no gains if m is 0.
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
         self._compile("hebbian_dag", network)
@@ -204,6 +205,7 @@ class HebbianDagBatch(base.SlotArrays):
     def _stack(self, columns: base.HostColumns, i: int, n: int) -> Float32:
         """Return [rows, columns, n]: a view of the stacked matrices into layer i + 1, for the first n slots."""
         begin, end, width = self._stacks[i]
+        # `array` is [tiles, weights, lanes], and NumPy's arrays have one tile.
         return columns.array[0, begin:end, :n].reshape(-1, width, n)
 
     def _structure(self) -> ctypes.Structure:
@@ -229,7 +231,7 @@ class HebbianDagBatch(base.SlotArrays):
             gains=(ADDRESS, None if self._gains is None else self._gains.address),
             nodes=(ADDRESS, self._arrays.zeros(history * sum(D))),
             sums=(ADDRESS, self._arrays.zeros(history * num_sums)),
-            age=(ADDRESS, self._arrays.counters()),
+            age=(ADDRESS, self._arrays.counters()),  # for each tile, the steps since its last update of traces
             trace_rate=(FLOAT, options.trace_rate),
             trace_limit=(FLOAT, options.trace_limit),
             neuromodulated=(INT64, options.neuromodulated),
@@ -259,13 +261,14 @@ class HebbianLstm(base.BaseNetwork[HebbianLstmOptions]):
         """Two blocks for each gate, the rows of W_k for obs and the rows for c; then W_a."""
         O, H, A = self.sizes
         names = ["W_f_obs", "W_f_c", "W_j_obs", "W_j_c", "W_o_obs", "W_o_c", "W_i_obs", "W_i_c", "W_a"]
-        # (layer, source, rows, columns): layer 0 computes the cells, layer 1 the action; source 0 is obs, 1 the cells.
+        # (layer, source, rows, columns). Layers are numbered without the observation: 0 computes the cells, 1 the
+        # action. Sources are numbered with it: 0 is the observation, 1 the cells.
         return base.blocks_end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)], names)
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
         """The neurons (layer, number) that scale the effect and the change of traces: c[0] and c[1]."""
-        # Here the layers are numbered from the observation on, as the sources in `blocks`: layer 1 has the cells.
+        # Numbered like the sources in `blocks`: 1 has the cells.
         return (1, 0), (1, 1)
 
     @property
@@ -357,6 +360,6 @@ class HebbianLstmBatch(base.SlotArrays):
             cells=(ADDRESS, self._cells.address),
             # The nodes of this step, and of the step before. This step first applies the trace updates of that one.
             nodes=(ADDRESS, self._arrays.zeros(2 * num_nodes)),
-            age=(ADDRESS, self._arrays.counters()),
+            age=(ADDRESS, self._arrays.counters()),  # for each tile, the steps since its last update of traces
             update_limit=(FLOAT, self._limit),
         )

@@ -117,12 +117,12 @@ class Record:
         "environment steps of each episode; 0 if it was not played", "steps")
     episode_seconds: Float32 = column("generation/episode_seconds", "G P E", np.float32,
         "wall time of each episode in its environment; environments stepped together share it equally; if kernels "
-        "play whole episodes of exact tasks, with the networks, in proportion to the steps", "s")
+        "play whole episodes of exact tasks, it includes the networks, and episodes share it by their steps", "s")
     fitness: Float64 = column("generation/fitness", "G P", np.float64,
-        "the value by which selection ranks: the setting fitness of the returns (by default their mean), less the cost "
-        "of connections; NaN if the candidate failed or did not play", "reward")
+        "the value by which selection ranks: what the setting `fitness` makes of the returns (by default their mean), "
+        "less the cost of connections; NaN if the candidate failed or did not play", "reward")
     connections: Int32 = column("generation/connections", "G P", np.int32,
-        "connections left of each candidate", "connections")
+        "remaining connections of each candidate", "connections")
     digest: bytes = column("generation/digest", "G", "S64", "sha256 of this generation and of all before it", "hex")
     seconds: float = column("generation/seconds", "G", np.float64, "wall time of the generation", "s")
     steps: int = column("generation/steps", "G", np.int64, "environment steps of the generation", "steps")
@@ -133,7 +133,7 @@ class Record:
     champion_weights: Float32 = column("champion/weights", "G W", np.float32,
         "weights of the best candidate of each generation")
     champion_mask: Bool = column("champion/mask", "G W", np.bool_,
-        "connections left of the best candidate of each generation")
+        "whether each connection of the best candidate of a generation remains")
     champion_candidate: int = column("champion/candidate", "G", np.int64,
         "number of the best candidate of each generation")
     champion_fitness: float = column("champion/fitness", "G", np.float64,
@@ -184,7 +184,7 @@ POPULATION = {
     "weights": Column("population/weights", "G P W", np.float32,
         'weights of every candidate; only with output.genomes = "all"', chunk=2**16),
     "mask": Column("population/mask", "G P W", np.bool_,
-        "connections left of every candidate; only with their weights", chunk=2**16),
+        "whether each connection of every candidate remains; only with their weights", chunk=2**16),
 }
 """All genomes, if the experiment keeps them."""
 
@@ -212,7 +212,7 @@ class HeldOut:
         "reward")
     seeds: Int64 = column("evaluation/seeds", "N", np.int64, "seeds of the environments of these episodes")
     weights: Float32 = column("evaluation/weights", "W", np.float32, "weights of the champion that played them")
-    mask: Bool = column("evaluation/mask", "W", np.bool_, "connections left of the champion that played them")
+    mask: Bool = column("evaluation/mask", "W", np.bool_, "whether each of its connections remains")
     metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The metrics of the episodes by name, [N] each, in columns of their own (`metric_column`)."""
     lengths: Int32 | None = None

@@ -453,6 +453,7 @@ def make(
     population, seed = check_whole("population", population, 2), check_whole("seed", seed, 0)
     # The registry takes the types of TOML, so convert tuples and NumPy's numbers.
     section = plain({"name": name, **options})
+    # Other libraries call the population popsize, for example. Here it is an argument, and no setting.
     for option in options:
         if foreign_names().get(fold(option)) == "population":
             raise InputError(

@@ -102,7 +102,7 @@ class ScoredGenomes:
 
         Fitness that is not finite does not count in that mean.
         """
-        # If the sum of the fitness overflows, the mean is infinite, and 0 · mean would be NaN.
+        # Without this line, `prior * mean` below would be 0 · ∞ = NaN if the sum of the fitness overflows.
         if not prior:
             return self
         finite = fitness[np.isfinite(fitness)]
@@ -313,7 +313,7 @@ class Umda(EliteOnly):
     """umda, the estimation of distribution algorithm, for P = `population` candidates of a layout."""
 
     def __init__(self, options: UmdaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        K = ceil_div(population, 8)  # the size of the elite, as of the leaderboard in prune
+        K = ceil_div(population, 8)  # the size of the elite; the leaderboard of prune has this size, too
         super().__init__(layout, population, seed, size=K, survivors=K, prior=options.prior_evaluations)
         self._options = options
         self._cached_probability = contract.NewestValue(self.connection_probability)

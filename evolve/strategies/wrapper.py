@@ -166,6 +166,7 @@ class Wrapper(Strategy[WrapperState]):
     def to_arrays(self, state: WrapperState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
         best = self._strategy.to_arrays(state.best) if self._stores_best(state.record) else {}
+        # For example start_means, starts (the record) and starts_begun (the first generation). Files have these names.
         own = {
             f"{self.own_prefix}_means": state.means,
             f"{self.own_prefix}s": state.record.to_array(),

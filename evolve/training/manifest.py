@@ -390,8 +390,9 @@ def kernel_variant() -> str | None:
 
     If the kernels were compiled for one instruction set only, return "as compiled"; without kernels, return None.
     """
+    # The kind "clones" has kernels of several instruction sets, from which the loader selects.
     kind = native.build().split("; ")[-1]
-    if kind != "clones":  # the kernels of several instruction sets
+    if kind != "clones":
         return "as compiled" if kind else None
     flags = _first_cpu().get("flags", "").split()
     return next((name for name in ("avx512f", "avx2") if name in flags), "default")

@@ -98,8 +98,8 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
 def champion_normalizer(experiment: Experiment, run: RunState) -> Float32 | None:
     """Return the normalizer [2, O] of the champion's generation from the checkpoint of a run.
 
-    None if observations are not normalized, if the strategy may evaluate its champion again, or if an earlier version
-    of evolve wrote the file. Raises InputError if the array is damaged.
+    None if observations are not normalized, if the strategy may evaluate its champion again (then the newest normalizer
+    applies), or if an earlier version of evolve wrote the file. Raises InputError if the array is damaged.
     """
     normalizer = run.checkpoint.get(CHAMPION_NORMALIZER)
     if normalizer is not None:
@@ -158,7 +158,7 @@ def cures_of_failure(file: RunFile, error: EpisodeError) -> tuple[str | Setting,
 
 
 def check_same_run(config: Config, stored: Config, path: Path) -> None:
-    """Raise InputError if a changed configuration would make another run of a run file.
+    """Raise InputError if a run file cannot be resumed with a configuration, because that would be another run.
 
     The seeds, the directory, and the names of the network and the strategy must stay.
 

@@ -97,22 +97,23 @@ def _num_halves(config: Config, slots: int) -> int:
 def with_fitting_slots(experiment: Experiment) -> Experiment:
     """Return an experiment with no more slots than fit into the memory of the device, estimated from a few slots.
 
-    Only `device_slots` is reduced, and never `compute.slots`, because the user may have chosen this number.
+    If `Experiment.device_slots` is not None, it takes the place of `compute.slots` on the device, and is reduced here.
+    The number in `compute.slots` stays, because the user may have chosen it.
 
     Raises:
-        InputError: The number in `compute.slots` applies and does not fit, or not even a few slots fit.
+        InputError: `device_slots` is None and `compute.slots` does not fit, or not even a few slots fit.
     """
     # If the rollouts of training and of evaluation differ, a rank keeps both on its device.
     free = device().free_memory() // (1 if _evaluates_in_same_rollout(experiment) else 2)
     fitting, wanted = _slots_that_fit(experiment, free), experiment.device_slots
-    # If `compute.slots` applies, all its slots must fit. If `device_slots` applies, one tile is enough.
+    # All slots of `compute.slots` must fit. Of `device_slots`, one tile is enough.
     least = (experiment.config.compute.slots or 1) if wanted is None else min(wanted, WIDTH)
     if fitting < least:
         expected = f"at most {fitting:,} slots, which fit into the {free:,} free bytes of {device().name}"
         raise InputError("compute.slots", expected, f"{least:,}")
     if wanted is None:
         return experiment
-    # If the network runs on the host (infinity), `compute.slots` applies.
+    # If the network runs on the host (infinity), the rollout has `compute.slots` slots.
     return replace(experiment, device_slots=None if fitting == math.inf else min(wanted, int(fitting)))
 
 
@@ -122,6 +123,7 @@ def _evaluates_in_same_rollout(experiment: Experiment) -> bool:
     # Evaluation does not have these step limits.
     if config.episode_cap is not None or config.early_max_episode_steps is not None:
         return False
+    # The TOML texts of the two specifications are equal if their rollouts are.
     return experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
 
 
@@ -137,8 +139,10 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
     if one == two:  # the network runs on the host
         return math.inf
     if experiment.config.env.engine == "exact":
-        free -= 2 * MOST_STAGING  # both halves stage large copies; one or two tiles have no large copies
-    halves = _num_halves(experiment.config, 2)
+        # Each half stages large copies, which the few tiles above do not need. Rigid bodies have one half, so this is
+        # more than they need.
+        free -= 2 * MOST_STAGING
+    halves = _num_halves(experiment.config, WIDTH)
     # Two points of a line: bytes = fixed + per_tile · tiles.
     fixed, per_tile = 2 * one - two, two - one
     tiles_of_half = (free // halves - fixed) // per_tile
@@ -197,11 +201,11 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     if config.env.engine != "exact" or chosen == "numpy":
         return None
     task, network = exact_parts(config)
-    # The number of slots that the kernel steps together: a multiple of the smallest number, within the limits.
-    per_call = environments.slots_per_call(task)
+    # The crowd is the number of slots that the kernel steps in one call: a multiple of the least number.
+    smallest_crowd = environments.slots_per_call(task)
     crowd = min(environments.largest_crowd(task), slots, _CROWD_BYTES // (4 * network.slot_size))
-    crowd = max(per_call, crowd - crowd % per_call)
-    if not isinstance(network.batch(per_call, chosen), SlotArrays):
+    crowd = max(smallest_crowd, crowd - crowd % smallest_crowd)
+    if not isinstance(network.batch(smallest_crowd, chosen), SlotArrays):
         return None
     normalize = config.normalize_observations
     # Each thread has a feed, so limit its memory. In a feed, a weight takes 5 bytes with its mask, a trace takes 8, and
@@ -216,8 +220,8 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         return ExactRollout(play, config.env.max_episode_seconds, queue)
 
     threads = num_threads(config)
-    # A call with fewer episodes than `per_call` takes the same time, except for rigid-body worlds.
-    least_feed = _LEAST_WORLDS if task.has_world else per_call
+    # A call with fewer episodes than `smallest_crowd` takes the same time, except for rigid-body worlds.
+    least_feed = _LEAST_WORLDS if task.has_world else smallest_crowd
     return (
         rollout_of_thread(EpisodeQueue()) if threads == 1 else ThreadedRollout(rollout_of_thread, threads, least_feed)
     )
@@ -342,8 +346,8 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
             # Submit more before the queue is empty, so that no slot waits.
             if rollout.pending < len(batch) / 2:
                 rollout.submit(batch)
-            # Count the steps of the next tick: one for each running slot, in two halves only of the first half. The
-            # steps of whole episodes are known after the tick.
+            # Count the steps of the next tick, one for each running slot. With two halves, a tick steps only the first.
+            # The steps of whole episodes are known after the tick.
             ticking = rollout.halves[0] if isinstance(rollout, RolloutInHalves) else rollout
             steps += ticking.running if isinstance(ticking, Rollout) else 0
             results = rollout.tick()

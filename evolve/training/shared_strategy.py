@@ -29,8 +29,8 @@ from evolve.shapes import Float64, UInt8, ceil_div
 from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_rank, wanted_traces
 from evolve.training.experiment import Experiment, load_config, num_threads
 
-MAX_EACH_TRACES = 2**20
-"""The largest P × T for which workers always send the traces of each candidate, because the log has fingerprints."""
+MAX_LOGGED_TRACES = 2**20
+"""The largest P × T for which workers always send the traces of each candidate. The log then has their fingerprints."""
 MIN_SHARED_NUMBERS = 2**18
 """The smallest P × W that is divided among workers or threads. One thread sums fewer numbers in less than 3 ms."""
 CACHED_COLUMNS = 2**14
@@ -129,7 +129,7 @@ class SharedStrategy:
         P, network = experiment.config.population, experiment.network
         self._wanted_traces = wanted_traces(strategy, network.num_traces)  # what the strategy needs
         self._on_every_rank = runs_on_every_rank(strategy, network.num_traces)
-        traces_are_few = P * network.num_traces <= MAX_EACH_TRACES
+        traces_are_few = P * network.num_traces <= MAX_LOGGED_TRACES
         # In a race workers cannot compute the mean, because candidates play different numbers of episodes.
         needs_each = self._wanted_traces == "mean" and bool(experiment.config.racing.rounds)
         self.traces: Traces = "each" if traces_are_few or needs_each else self._wanted_traces

@@ -95,11 +95,11 @@ def choose_episode(
     require_run_file(run, "generation", generation)
     require_run_file(run, "candidate", candidate)
     is_elite = purpose is Purpose.EPISODE and which.cell is not None
-    # The other genomes, and a champion file, have no training episodes.
-    lacks_training = isinstance(run, StoredChampion) or not which.is_final_champion
-    if purpose is Purpose.EPISODE and not is_elite and lacks_training:
+    # Only the final champion and elites have training episodes, and only in a run file.
+    has_no_training_episodes = not is_elite and (isinstance(run, StoredChampion) or not which.is_final_champion)
+    if purpose is Purpose.EPISODE and has_no_training_episodes:
         purpose = Purpose.HELD_OUT
-    # The number of evaluation episodes is limited by its type only.
+    # Any held-out or validation episode can be played: their numbers end only where the type of the numbers ends.
     most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31
     if not 0 <= episode < most:
         raise InputError("episode", f"one of the {most:,} episodes (0 to {most - 1:,})" if most > 1 else "0", episode)

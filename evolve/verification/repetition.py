@@ -109,12 +109,13 @@ class _Repetition:
         Args:
             difference: The difference of the file from its repetition; None if there is no difference.
             equal_summary: The summary if there is no difference.
-            explained_as: The kind of difference to which `explain` finds the cause; by default the kind of
-                `difference`, or "hidden" for a changed log if the strategy of another package may explain it.
+            explained_as: The kind of difference that `explain` explains. By default it is the kind of `difference`. But
+                a "log" difference counts as "hidden" if the strategy is from another package, which may keep something
+                outside its state.
         """
         if difference is None:
             return Verdict(True, equal_summary, configuration=self._engines)
-        kind, step = difference.kind, None
+        kind, step = difference.kind, None  # no difference of a whole run names a step
         place = difference.generation, difference.candidate, difference.episode, step
         sides = Side(str(self.run.path), difference.returns[0]), Side(HERE, difference.returns[1])
         if not explained_as:
@@ -306,7 +307,7 @@ class RunRepetition(_Repetition):
         if kind is None and contradiction is None:
             return None
         kind = kind or "log"
-        # If other genomes of the generation are wrong, but not the champion's, the verdict names no candidate.
+        # These kinds concern the genomes of the whole generation, so the verdict names no candidate.
         wrong_candidate = None if contradiction is None and kind in ("init", "added", "log") else candidate
         summary = f"generation {generation}: {contradiction or _CONTRADICTIONS[kind]}"
         return self._verdict(FirstDifference(kind, summary, generation, wrong_candidate))
@@ -434,9 +435,10 @@ class ChampionRepetition(_Repetition):
         digest = "" if log.last is None else log.last.digest.decode()
         if digest != run.digest:
             summary = f"on {HERE} its run ends with digest {digest}, not {run.digest}"
-            # Choose the kind by the likeliest cause: a library's environments, a changed file, or linear algebra.
-            config, kind = self.experiment.config, "digest"
+            # Choose the kind by the likeliest cause.
+            config, kind = self.experiment.config, "digest"  # the environments of a library may differ
             if config.env.engine == "exact":
+                # A portable run differs nowhere, so the file was changed. Other runs depend on linear algebra.
                 kind = "portable" if training.is_portable(config) else "algebra"
             return self._verdict(FirstDifference(kind, summary))
         champion, normalizer = newest_champion(self.experiment, log)

@@ -60,7 +60,7 @@ def transport():
 @pytest.fixture
 def much(monkeypatch):
     """As if every genome were large."""
-    monkeypatch.setattr(shared_strategy, "MAX_EACH_TRACES", 0)
+    monkeypatch.setattr(shared_strategy, "MAX_LOGGED_TRACES", 0)
     monkeypatch.setattr(shared_strategy, "MIN_SHARED_NUMBERS", 0)
     monkeypatch.setattr(shared_strategy, "CACHED_COLUMNS", 8)
     monkeypatch.setattr(shared_strategy, "MIN_PART_NUMBERS", 8)

@@ -15,7 +15,7 @@ from evolve.analysis import statistics
 from evolve.analysis.champion import Front, front_history, missing_error, names_of_measures
 from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
-from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, QUIET, drawable
+from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, QUIET, clip_to_axis
 from evolve.analysis.run_groups import group_runs, seeds_in_words
 from evolve.config import observation_index
 from evolve.errors import InputError, sanitize
@@ -132,12 +132,14 @@ def _write(panel: Any, text: str, y: float, right_edge: float, va: str, colour: 
 def _draw_row(panel: Any, y: int, row: Comparison) -> None:
     """Draw the interval as a band, the mean as a diamond, and the scores as dots."""
     if row.interval is not None:
-        panel.plot(drawable(np.array(row.interval)), (y, y), color=COLOURS[0], lw=7, alpha=0.25, solid_capstyle="butt")
-    panel.plot(drawable(np.array(row.mean)), y, "D", color=COLOURS[0], ms=8, mew=0)
-    scores = drawable(np.sort(row.scores))
+        panel.plot(
+            clip_to_axis(np.array(row.interval)), (y, y), color=COLOURS[0], lw=7, alpha=0.25, solid_capstyle="butt"
+        )
+    panel.plot(clip_to_axis(np.array(row.mean)), y, "D", color=COLOURS[0], ms=8, mew=0)
+    scores = clip_to_axis(np.sort(row.scores))
     panel.plot(scores, y + _spread_apart(scores), "o", color=COLOURS[5], ms=5, mec=INK, mew=0.8)
     # A pale edge around the diamond, drawn below the dots.
-    panel.plot(drawable(np.array(row.mean)), y, "D", ms=8, mfc="none", mec=PAPER, mew=0.6, zorder=1.5)
+    panel.plot(clip_to_axis(np.array(row.mean)), y, "D", ms=8, mfc="none", mec=PAPER, mew=0.6, zorder=1.5)
 
 
 def _spread_apart(scores: Float64) -> Float64:
@@ -164,7 +166,7 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     if len(samples) > MOST_PANELS:
         counted, axis = "champions", "mean return of a champion"
         samples = [("", np.array([statistics.mean(returns) for _, returns in samples]))]
-    samples = [(name, drawable(returns)) for name, returns in samples]
+    samples = [(name, clip_to_axis(returns)) for name, returns in samples]
     figure = style.new_figure(0.6 + 1.25 * len(samples))
     panels = figure.subplots(len(samples), 1, squeeze=False, sharex=True)[:, 0]
     # All histograms have the same bins and the same axis, so that they can be compared.
@@ -341,7 +343,7 @@ def _set_title(figure: Any, runs: Sequence[StoredRun]) -> None:
 
 def _points(front: Front) -> Float64:
     """Return the fitness and the first measure of the N genomes of a front, [N, 2], from the least measure up."""
-    return drawable(np.column_stack([front.fitness, front.measures[:, 0]]))
+    return clip_to_axis(np.column_stack([front.fitness, front.measures[:, 0]]))
 
 
 def _draw_steps(panel: Any, points: Float64, minimizes: bool, **appearance: Any) -> None:
@@ -418,7 +420,7 @@ def draw_archive(run: StoredRun) -> Any:
     # A strategy of another package may have archives, too.
     if run.records[-1].archive is None or not isinstance(strategy, MapElites):
         raise missing_error(run, "archive")
-    archives = np.stack([drawable(record.archive) for record in run.records if record.archive is not None])
+    archives = np.stack([clip_to_axis(record.archive) for record in run.records if record.archive is not None])
     # An archive of one descriptor is a row of cells, which needs little height.
     height = 4.8 if len(strategy.grid) > 1 else 1.0
     figure = style.new_figure(height + 2.6)

@@ -14,7 +14,7 @@ import numpy as np
 from evolve import strategies
 from evolve.analysis import comparison, generations, run_groups
 from evolve.analysis.figures import style
-from evolve.analysis.figures.style import COLOURS, FAINT, INK, PALE, QUIET, LineLabel, Mark, drawable
+from evolve.analysis.figures.style import COLOURS, FAINT, INK, PALE, QUIET, LineLabel, Mark, clip_to_axis
 from evolve.analysis.run_groups import RunGroup
 from evolve.analysis.statistics import mean, number, quantile
 from evolve.config import Config
@@ -39,15 +39,16 @@ _UNIT_CHARACTERS = 32
 _TITLE_CHARACTERS = 45  # in one line of an environment's title
 _NOTE_CHARACTERS = 118  # in one line of the note below the panels
 _TITLE_LINE = 0.17  # the height of a line of a title, in inches
-# A run of a strategy that restarts consists of several searches, see `strategies.searches`.
+# A run of a strategy with restarts, starts or rounds of pruning has several searches, see `strategies.searches`.
 _MOST_NAMED = 8  # searches marked by lines with names; more searches are marked by triangles
 _NAME_INCHES = 0.6  # the least distance between two of these names
 _PANEL_SHARE = 0.8  # the share of a panel's nominal width for data; the rest is for the labels beside it
 _BEST, _MEAN = "best of generation", "population mean"  # the series of fitness
 _UNNAMED: LineStyle = {"color": PALE, "ls": "-", "lw": 0.8, "zorder": 1.5}  # the style of lines without a label
 _TRIANGLES_LABEL = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
-_MOST_DASHED = 1500  # points of a dashed line
-_MOST_MEANS = 300  # points of a longer line, which are means of neighbouring points
+# A dashed line of more than `_MOST_DASHED` points is drawn by at most `_MOST_MEANS` means of neighbouring points.
+_MOST_DASHED = 1500
+_MOST_MEANS = 300
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Facet:
             values = np.array([series(group.runs[0])])
         else:
             values = np.array([np.interp(x, self.x_of_run(run), series(run)) for run in group.runs])
-        values = drawable(values)  # [runs, n]
+        values = clip_to_axis(values)  # [runs, n]
         low, median, high = np.full((3, len(x)), np.nan)
         # nanpercentile warns if no run has a value, so such coordinates are skipped.
         known = ~np.isnan(values).all(axis=0)
@@ -172,7 +173,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", load: bool = F
         # Only names of searches (`_mark_searches`) are aligned by their bottom edge. They stand above the panel, so the
         # title must be higher.
         if any(text.get_va() == "bottom" for text in top.texts):
-            top.set_title(top.get_title(loc="left"), pad=16)
+            top.set_title(top.get_title(loc="left"), pad=16)  # the style puts titles on the left
     # Write the title and the note.
     style.set_title(figure, run_groups.describe_groups(groups) + _connections_in_words(groups))
     notes = [_shared_panels_note(facets), run_groups.failed_candidates(groups)]
@@ -347,8 +348,8 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     # With several seeds the band is the spread of the seeds. A single seed has a band for its population.
     if num_seeds == 1:
         samples = [record.fitness for record in group.runs[0].records]
-        low = drawable(np.array([quantile(sample, 0.1) for sample in samples]))
-        high = drawable(np.array([quantile(sample, 0.9) for sample in samples]))
+        low = clip_to_axis(np.array([quantile(sample, 0.1) for sample in samples]))
+        high = clip_to_axis(np.array([quantile(sample, 0.9) for sample in samples]))
         # The band of a single generation has no width, so only its edge is seen.
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0 if len(x) > 1 else 6)
         labels.append(LineLabel("middle 80 % of the population", *_last_point(x, low), FAINT))
@@ -451,7 +452,7 @@ def _last_point(x: Float64, values: Float64) -> tuple[float, float]:
 
 
 def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
-    """Mark the generations in which searches of the strategies start, restart or begin a round: curves dip there.
+    """Mark the generations in which searches start, restart or begin a round of pruning: curves dip there.
 
     If the environment has a single group, a vertical line with a name marks each search that all runs of the group
     begin in the same generation. Triangles at the lower edge mark all other searches, and all searches if there is no
@@ -503,9 +504,9 @@ def _begun_searches(facet: Facet, group: RunGroup) -> dict[tuple[int, str], list
 def _have_space(panel: Any, x: Float64, places: Sequence[float]) -> bool:
     """Return whether names of searches at these places are few and far enough apart. x: [n], of the whole curve."""
     panel_inches = _PANEL_SHARE * panel.get_position().width * style.WIDTH
-    # The gaps in inches, times the length of the axis, which may be 0.
-    gaps = np.diff(places) * panel_inches
-    return len(places) <= _MOST_NAMED and bool((gaps >= _NAME_INCHES * (x[-1] - x[0])).all())
+    # A gap has gap / length · panel_inches inches. The length may be 0, so compare without dividing by it.
+    gaps, length = np.diff(places), x[-1] - x[0]
+    return len(places) <= _MOST_NAMED and bool((gaps * panel_inches >= _NAME_INCHES * length).all())
 
 
 def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
@@ -533,7 +534,7 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     if not run_groups.selects_by_return(group):
         # The axis shows fitness, and fitness is not the mean return. So the text says that this number is a return.
         return f"held-out mean return {text}", None
-    value, low, high = drawable(np.array([score, *(interval or (score, score))])).tolist()
+    value, low, high = clip_to_axis(np.array([score, *(interval or (score, score))])).tolist()
     return f"held-out mean {text}", Mark(value, (low, high) if interval else None)
 
 

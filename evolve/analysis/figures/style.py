@@ -122,7 +122,7 @@ def set_title(figure: Any, title: str) -> None:
             break
 
 
-def drawable(values: Float64) -> Float64:
+def clip_to_axis(values: Float64) -> Float64:
     """Return values that an axis can show: infinite and huge values become ±1e300."""
     return np.clip(values, -_LARGEST, _LARGEST)
 
