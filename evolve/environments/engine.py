@@ -490,7 +490,7 @@ def _encoded(value: Any) -> tuple[int, int]:
             # Every NaN becomes one quiet NaN, because CPUs differ in its sign.
             return _FLOAT, int(np.float64(np.nan if np.isnan(number) else number).view(np.int64))
         return type_code, int(np.int64(number.item()))
-    except (KeyError, ValueError, TypeError, OverflowError):  # text, objects, numbers of more than 64 bits
+    except Exception:  # text, objects, numbers of more than 64 bits; a class of the user may raise anything
         return _NONE, 0
 
 

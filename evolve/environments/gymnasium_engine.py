@@ -440,7 +440,7 @@ def _observation_fault(space: Space, observation: Any, method: str) -> str | Non
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether `float` converts a value without loss: one real number, with any type."""
+    """Return whether a value is one real number, of any type that `float` converts."""
     with suppress(*FAILURES):
         # `float` would take "1.0", and drop the imaginary part of NumPy's complex numbers.
         if not isinstance(value, str | bytes) and not np.iscomplexobj(value):
@@ -455,7 +455,8 @@ def _is_one_bool(value: Any) -> bool:
     if value is None or isinstance(value, str | bytes | Mapping):
         return False
     with suppress(ValueError):  # a list of lists of different lengths
-        return np.size(value) == 1
+        # Not np.size, because `size` of a tensor of PyTorch is a method.
+        return all(length == 1 for length in np.shape(value))
     return False
 
 

@@ -239,7 +239,8 @@ def _wrapper_cure(error: BaseException, module: str, class_name: str, env_module
             similar = suggest(class_name, [key for key, value in attributes.items() if _is_wrapper_class(value)])
     # A name without a module means gymnasium.wrappers, but the user may mean a wrapper of the environment's package.
     if module == "gymnasium.wrappers":
-        holder = next((name for name in (env_module, f"{env_module}.wrappers") if _attribute(name, class_name)), None)
+        modules = env_module, f"{env_module}.wrappers"
+        holder = next((name for name in modules if _attribute(name, class_name) is not None), None)
         if holder is not None or not similar:
             full_name = Setting("env.wrappers", (f"{holder or 'module'}:{class_name}",))
             return "If it is not Gymnasium's, name its module, too: ", full_name, "."

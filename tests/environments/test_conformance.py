@@ -1,5 +1,6 @@
 """Every engine keeps the contract: an episode depends on its seed and actions, and on nothing else."""
 
+import gymnasium
 import numpy as np
 import pytest
 import toys
@@ -8,6 +9,7 @@ from toys import Rated, Texts
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments.engine import DEFAULT_FPS
+from evolve.environments.gymnasium_engine import step_fault
 from evolve.errors import EpisodeTimeout, InputError
 
 ENVIRONMENTS = [
@@ -399,6 +401,30 @@ def test_an_invalid_rate_of_frames_counts_as_none(monkeypatch):
 def test_a_text_is_neither_a_reward_nor_an_end(place, said):
     with pytest.raises(InputError, match=said):
         environments.check_repeatable(environments.make(EnvOptions(id="toys:Wordy", kwargs={"place": place}), 1))
+
+
+class Tensor:
+    """A number with the attributes of a tensor of PyTorch: `size` is a method."""
+
+    def __init__(self, value):
+        self.value = np.asarray(value)
+        self.shape = self.value.shape
+
+    def size(self):
+        return self.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return self.value
+
+    def __float__(self):
+        return float(self.value)
+
+
+def test_a_tensor_may_be_a_reward_and_an_end():
+    space = gymnasium.spaces.Discrete(2)
+    assert step_fault(space, (0, Tensor(0.5), Tensor(True), Tensor([False]), {})) is None
+    fault = step_fault(space, (0, Tensor(0.5), Tensor([True, False]), Tensor(False), {}))
+    assert fault.startswith("terminated of step must be one bool")
 
 
 def test_an_interface_that_breaks_in_an_episode_is_named_without_a_traceback():

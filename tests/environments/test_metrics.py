@@ -51,6 +51,18 @@ def test_a_missing_metric_names_what_there_is():
             encode_metrics(info, ["far"])
 
 
+class Unreadable:
+    """Not an array yet, like a tensor of PyTorch that requires gradients."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("no array")
+
+
+def test_a_value_that_is_no_array_does_not_hide_that_a_metric_is_missing():
+    with pytest.raises(InputError, match=r"a number far .* Did you mean fare\?"):
+        encode_metrics({"loss": Unreadable(), "fare": 1.0}, ["far"])
+
+
 def test_a_column_has_the_widest_type_in_it():
     rows = [{"x": True}, {"x": 3}, {"x": 0.5}]
     encoded = [encode_metrics(row, ["x"]) for row in rows]

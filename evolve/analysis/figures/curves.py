@@ -82,7 +82,7 @@ class Facet:
         name = "steps" if self.axis == "steps" else "seconds"
         # A damaged run file may hold NaN, and an axis needs an end.
         so_far = np.cumsum(np.nan_to_num([getattr(record, name) for record in run.records]))
-        return so_far / 60 if self.axis == "time" else so_far  # "time" is in minutes
+        return so_far / (60 if self.axis == "time" else 1)  # "time" is in minutes
 
     def x(self, group: RunGroup) -> Float64:
         """Return the x coordinates [n] of the curves of a group: a selection from the coordinates of all its runs.
@@ -359,7 +359,7 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     held_out, mark = _held_out(group)
     name = main
     if num_seeds > 1:
-        name += f": median and quartiles of {num_seeds} seeds"
+        name += f": median and quartiles of {pluralize(num_seeds, 'seed')}"
     if held_out and mark is None:
         name += f"\n{held_out}"
     labels.append(LineLabel(name, *_last_point(x, quartiles[1]), line_style["color"]))
