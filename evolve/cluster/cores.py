@@ -1,6 +1,6 @@
 """Finds the cores and the memory that this process may use, and the number of workers that suits the cores.
 
-The workers of a host share its cores (`shares`). So a worker plays in fewer threads than its host has cores.
+The workers of a host share its cores (`shares`). So a worker may play in fewer threads than its host has cores.
 """
 
 import math
@@ -30,8 +30,8 @@ class Cores(NamedTuple):
 
     Attributes:
         bound: The numbers of the cores in the affinity of the process; empty if unknown.
-        limit: The largest number of cores that the process may keep busy. It is less than the number of bound cores if
-            the control groups of the process have a quota.
+        limit: The largest number of cores that the process may keep busy. It may be less than the number of bound
+            cores, if the control groups of the process have a quota.
     """
 
     bound: Sequence[int]

@@ -321,7 +321,7 @@ def _watched_ranks(hosts: list[str]) -> set[int]:
 
 
 def check_arguments(transport: Transport) -> None:
-    """Raise InputError if a rank has other arguments than rank 0, such as another seed. They would have no effect."""
+    """Raise InputError at rank 0 if a rank has other arguments, such as another seed. They would have no effect."""
     for rank, words in transport.arguments.items():
         if words != sys.argv[1:]:
             cure = "Give one command all seeds (-s 1 2 3), or start a job for each seed."

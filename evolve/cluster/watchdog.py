@@ -321,7 +321,7 @@ class HostWatch:
         self.endpoint = Endpoint(tuple(own_addresses()), self._listener.getsockname()[1], token, seconds)
 
     def find_silent(self) -> list[int]:
-        """Return the ranks with connections that their hosts have not answered since the last call. Update `ended`."""
+        """Return the connected ranks on hosts that have become silent since the last call. Update `ended`."""
         self._accept()
         for connection in list(self._unidentified):
             self._read_greeting(connection)

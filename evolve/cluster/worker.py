@@ -340,7 +340,7 @@ class Worker:
     def evaluate(self, serial: int, batch: EpisodeBatch) -> None:
         """Begin to play the episodes of a chunk; `tick` plays them."""
         assert self._rollout is not None
-        if serial != self._serial:  # rank 0 has stopped the last job, and does not wait for its results
+        if serial != self._serial:  # the last job is finished or was stopped, so no rank waits for its results
             self._switch_job(serial)
         with self._timed():
             if not len(batch.genomes):  # the chunk names genomes by number
@@ -384,7 +384,7 @@ class Worker:
             self._send_heartbeat()
 
     def disarm(self) -> None:
-        """Disarm the watchdog, because this process waits or leaves the work of a worker."""
+        """Disarm the watchdog, because this process plays no episodes now."""
         self._watchdog.disarm()
 
     def _switch_job(self, serial: int) -> None:

@@ -319,7 +319,7 @@ def _add_to_sweep(table: dict[str, Any], grid: Mapping[str, Any], key: str, valu
 def _sweep_section(table: dict[str, Any], key: str, values: Any) -> Any:
     """Return the values of a key in a grid. Drop the options in the table that they must not inherit.
 
-    Only the keys "network" and "strategy" need this. The table has all options of a network and a strategy.
+    Only keys of the network and the strategy need this. The table has all options of a network and a strategy.
 
     If every value of "network" or "strategy" has a name, each begins with the defaults of this name. So the options of
     the section are dropped. But a value without a name, such as {"sigma": 0.1}, changes these options, so they stay.

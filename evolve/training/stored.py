@@ -309,7 +309,7 @@ def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Flo
 
 
 def check_which(run: Stored, which: GenomeChoice, prefix: str = "") -> None:
-    """Raise InputError for a choice by several attributes, and for a generation that a file lacks.
+    """Raise InputError for a choice by several attributes, or in a champion file, or of a generation that a file lacks.
 
     prefix: The beginning of the names of settings in errors, such as "start_from.".
     """

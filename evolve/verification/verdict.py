@@ -126,13 +126,15 @@ class Verdict:
     Attributes:
         equal: Whether they are equal.
         summary: The result in one sentence.
-        cause: The part of evolve or of the experiment that caused the difference; None if the runs are equal.
+        cause: The part of evolve or of the experiment that caused the difference; None if the runs are equal, or differ
+            only in their lengths.
         why: The reason to assume that cause.
         generation: The generation that differs first.
         candidate: The candidate in this generation.
         episode: The episode of this candidate.
         step: The step of this episode. Step 0 is the observation of reset.
-        what: The kind of difference, such as "genome" or "actions", a key of `_REASONS`.
+        what: The kind of difference, such as "genome" or "actions", one of the kinds in
+            `_REASONS`. None if the runs are equal, or differ only in their lengths or settings.
         sides: The two runs; empty if a run and its repetition are equal.
         configuration: Triples (key, one value, other value) of the different settings, and of different seeds. Equal
             runs may differ in `ENGINE` only.

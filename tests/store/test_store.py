@@ -510,6 +510,10 @@ def test_a_file_that_disappears_or_changes_is_not_written_anew(path):
     h5py.File(path, "w").close()  # a file of another program
     with pytest.raises(RunError, match=r"\b2 generations"):
         file.flush()
+    with h5py.File(path, "w") as other:  # such as a champion file, which has the number in another place
+        other.attrs["num_generations"] = 2
+    with pytest.raises(RunError, match=r"\b2 generations"):
+        file.flush()
 
 
 def test_a_file_without_permission_is_not_called_damaged(path, monkeypatch):
@@ -890,6 +894,13 @@ def test_columns_of_a_strategy_that_could_not_be_read_are_not_written(path, name
     assert [getattr(each, name).shape for each in store.read(path).records] == [good.shape] * 2
     with closing(store.reopen(path)) as file, pytest.raises(InputError, match=f"{name} .*, got none"):
         file.append(record(2), {})
+
+
+def test_a_number_in_place_of_a_missing_column_is_not_written(path):
+    with closing(store.create(path, header())) as file:
+        file.append(record(0), {})
+        with pytest.raises(InputError, match=r"measures is an array .*, got an array of shape \[\]"):
+            file.append(replace(record(1), measures=np.float64(1)), {})
 
 
 def test_memory_does_not_grow_with_the_run(path):
