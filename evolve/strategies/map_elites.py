@@ -244,7 +244,7 @@ class MapElites(contract.Strategy[Archive]):
     def tell(self, state: Archive, genomes: GenomeSource, results: contract.Results) -> Archive:
         """Let each candidate take its cell, if it is better than the elite there."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
-        measures = self.measures_from(genomes, results)
+        measures = self.told_measures(genomes, results)
         # The rows of the arrays below are the n elites, then the candidates. So a candidate of equal fitness does not
         # take the cell of an elite.
         n = len(state)

@@ -208,7 +208,7 @@ class Nsga2(Elitist[FrontState]):
     def tell(self, state: FrontState, genomes: GenomeSource, results: contract.Results) -> FrontState:
         """Score the parents again, and keep the first N of all candidates."""
         contract.check_population(genomes, results, self._P, self._layout.num_weights)
-        fitness, measures = results.fitness, self.measures_from(genomes, results)
+        fitness, measures = results.fitness, self.told_measures(genomes, results)
         n = self.survivors(state)  # the first n candidates are the parents, the others are new
         # Score all candidates without their genomes. Below, take only the genomes of the chosen candidates.
         blank = Genomes(np.zeros((self._P, 0), np.float32), np.zeros((self._P, 0), np.bool_))  # no weights

@@ -161,7 +161,7 @@ class Strategy(Generic[State]):
         """
 
     def champion_generation(self, _state: State) -> int | None:
-        """Return the generation that evaluated the champion; None if no generation or several generations did."""
+        """Return the generation that evaluated the champion; None if there is none, or if there may be several."""
         return None
 
     @abstractmethod
@@ -209,7 +209,7 @@ class Strategy(Generic[State]):
         """
         raise NotImplementedError
 
-    def measures_from(self, genomes: GenomeSource, results: Results) -> Float64:
+    def told_measures(self, genomes: GenomeSource, results: Results) -> Float64:
         """Return [P, D]: `results.measures`, or the measures of the genomes. Raises InputError if D is wrong."""
         measures = self.measures(genomes, {}) if results.measures is None else results.measures
         D = len(self.measured)

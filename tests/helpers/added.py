@@ -21,6 +21,10 @@ class Measuring(Ga):
         weights = genomes.take(np.arange(len(genomes))).weights.astype(np.float64)
         return np.abs(weights).max(axis=1, keepdims=True)
 
+    def tell(self, state, genomes, results):
+        assert self.told_measures(genomes, results).shape == (len(results.fitness), 1)
+        return super().tell(state, genomes, results)
+
     def outcome(self, state):
         return {"archive": np.zeros(3)}
 
