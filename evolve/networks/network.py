@@ -149,7 +149,7 @@ class BaseNetwork(Generic[OptionsT]):
     """The base of all built-in networks, with O = observation_size inputs and A = action_size outputs.
 
     A subclass defines at least `blocks`, `slot_size` and `batch`. `init` reads the option `init_sparsity`, and
-    `weight_scale` reads the option `init_scale`. A subclass without such an option overrides the method.
+    `weight_scale` reads the option `init_scale`. A subclass without one of these options overrides its reader.
     """
 
     options: OptionsT

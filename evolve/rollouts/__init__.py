@@ -2,7 +2,8 @@
 
 An `EpisodeBatch` lists the episodes and the genomes that play them. A `Rollout` plays them in B slots side by side, and
 returns `EpisodeResults` in any order. `PopulationResults` hold the results as tables of candidates × episodes. The
-modules `episodes` and `rollout` are the first to read. For exact tasks, `exact_rollout` takes the place of `rollout`.
+modules `episodes` and `rollout` are the first to read. If kernels play whole episodes of an exact task, `exact_rollout`
+takes the place of `rollout`.
 """
 
 from evolve.rollouts.device_play import AnyRollout, RolloutInHalves

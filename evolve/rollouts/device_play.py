@@ -51,7 +51,7 @@ class RolloutInHalves:
         return len(self.queue) + sum(half.running for half in self.halves)
 
     def submit(self, batch: EpisodeBatch) -> None:
-        """Queue episodes. A half that is not in the middle of a tick takes an equal share of them at once."""
+        """Queue episodes. A half that is not in the middle of a tick takes at most an equal share of them at once."""
         self.queue.append(batch)
         idle = [half for half in self.halves if not half.begun]
         for i, half in enumerate(idle):

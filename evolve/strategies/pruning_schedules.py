@@ -257,7 +257,7 @@ class PruningRounds(contract.Strategy[PruningState]):
         return self._strategy_of(state.mask).champion(state.now)
 
     def champion_generation(self, state: PruningState) -> int | None:
-        """Return the generation that evaluated the champion; None if no generation or several generations did."""
+        """Return the generation that evaluated the champion; None if there is none, or if there may be several."""
         return self._strategy_of(state.mask).champion_generation(state.now)
 
     def outcome(self, state: PruningState) -> dict[str, Float64]:

@@ -143,7 +143,7 @@ class Wrapper(Strategy[WrapperState]):
         return self._strategy.champion(state.best)
 
     def champion_generation(self, state: WrapperState) -> int | None:
-        """Return the generation that evaluated the champion; None if no generation or several generations did."""
+        """Return the generation that evaluated the champion; None if there is none, or if there may be several."""
         return self._strategy.champion_generation(state.best)
 
     def outcome(self, state: WrapperState) -> dict[str, Float64]:
@@ -239,8 +239,8 @@ def mean_fitness(fitness: Float64, count: int | None = None) -> float:
 class StartRecord(NamedNumbers):
     """The progress of a strategy with several starts.
 
-    best_score: The best score of the starts that have ended; as soon as all have ended, of the finalists that have
-        ended. -∞ if there is no such start or finalist.
+    best_score: The best score of the starts that have ended. If there are finalists, and all starts have ended, it is
+        the best score of the finalists that have ended. -∞ if none has ended.
     generations: The completed generations of this search.
     """
 
