@@ -2,7 +2,7 @@
 
 A larger evaluation begins with the same episodes as a smaller one. The run file stores the returns if the final
 champion played, and neither its environment nor its network was changed. Nothing is stored if the file already has as
-many returns, is read-only, or is being written by another process. A champion file never changes.
+many returns, cannot be written, or is being written by another process. A champion file never changes.
 """
 
 import argparse

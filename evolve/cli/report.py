@@ -97,7 +97,7 @@ def can_check_later(runs: Sequence[PlannedRun]) -> bool:
     """Return whether `check` can wait until the first generation is complete.
 
     The check imports libraries, which takes longer than the start of a run. It can wait if it will certainly succeed:
-    the libraries are installed, and all environments are exact tasks, which can always be drawn.
+    the libraries are installed, and all environments are exact tasks, which have no picture or one that cannot fail.
     """
     all_exact = all(run.experiment.config.env.engine == "exact" for run in runs)
     return all_exact and is_installed(*_LIBRARIES)

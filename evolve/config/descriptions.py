@@ -1,7 +1,7 @@
 """Describes settings, by their meaning, default and limits, and writes an experiment as TOML with comments.
 
 The meaning of a setting is the docstring below it in its model. `descriptions` is for the pages of settings, and
-`annotated_toml` for `evolve run --settings`.
+`annotated_toml` for the option `--settings` of `evolve run` and `evolve info`.
 """
 
 import ast

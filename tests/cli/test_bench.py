@@ -213,6 +213,21 @@ def test_a_network_has_the_layers_of_its_defaults(call, network):
     assert f"{network} with " in call("bench", "--set", f"network.name={network}", "--pairs", 0).ok().out
 
 
+def test_a_network_of_another_package_may_rename_the_seeds():
+    network = training.prepare(Config()).network
+
+    def renamed(slots, name):
+        batch = network.batch(slots, name)
+
+        def load(slots, weights, mask, episode_seeds):
+            batch.load(slots, weights, mask, episode_seeds)
+
+        return SimpleNamespace(load=load, step=batch.step)
+
+    other = SimpleNamespace(init=network.init, observation_size=network.observation_size, batch=renamed)
+    assert measurements.network_row(other, slots=2, rounds=1, seconds=0.002)["numpy"] > 0
+
+
 @pytest.mark.usefixtures("quick", "started")
 @pytest.mark.parametrize("words", [("--sleep-env", 0.001), ("--engine", "exact")])
 def test_a_signal_ends_the_bench_between_two_pairs(call, monkeypatch, words):

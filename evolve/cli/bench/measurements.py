@@ -84,7 +84,7 @@ class TimedCoordinator(Coordinator):
 
 
 def coordinator_of(app: App) -> TimedCoordinator:
-    """Return a generation_figures coordinator of the workers."""
+    """Return a timed coordinator of the workers."""
     return TimedCoordinator(app.transport, make_rollout, app.stop.reason)
 
 
@@ -353,7 +353,8 @@ def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
     names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
     for name in names:
         batch = network.batch(slots, name)
-        batch.load(np.arange(slots), genomes.weights, genomes.mask, seeds=np.arange(slots))
+        seeds = np.arange(slots)
+        batch.load(np.arange(slots), genomes.weights, genomes.mask, seeds)
         steppers[name] = partial(batch.step, observations)
     return steppers
 
