@@ -5,8 +5,8 @@ contains the network's arrays. The C code updates traces, cells and plastic weig
 the file.
 
 `RecordedArrays` finds these arrays: it takes the place of the back end that usually makes them. The network makes a
-batch of one slot, and the batch requests its arrays from `RecordedArrays`. For each array it gets a number instead of
-an address. The kernel's first argument, a structure, then has these numbers in the fields for addresses.
+batch of one slot, and the batch requests its arrays from `RecordedArrays`. For each array the batch gets a number
+instead of an address. The kernel's first argument, a structure, then has these numbers in the fields for addresses.
 """
 
 import ctypes
@@ -61,10 +61,10 @@ _NORMALIZATION = """\
 
 @dataclass
 class RecordedArray:
-    """One array of the single slot. The methods have the names of a back end's arrays, but only record values.
+    """One array of the single slot. It has the methods of a back end's array, but they only record values.
 
     Attributes:
-        address: The number that stands for its address in the structure.
+        address: The number of the array, in place of its address in the structure.
         start: Its values at the start of an episode, [n].
         constant: Whether the kernel only reads it.
     """
@@ -267,6 +267,7 @@ def _inlined(header: str, inlined: set[str]) -> str:
         elif line != "#pragma once":
             # A program may have several policies, so make each function `static`, which hides it from other files.
             lines.append(re.sub(r"^( *)(?=(int|void) evolve_)", r"\1static inline ", line))
+    # lanes.h defines DISPATCH.
     if header == "lanes.h":
         lines.append(_ONE_COPY)
     return "\n".join(lines)

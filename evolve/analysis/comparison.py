@@ -112,7 +112,7 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None, contro
     metric: The name of a metric of `env.metrics`. A score is then the champion's mean of the metric over held-out
         episodes, and the largest mean counts as the best.
     control: The name of a group in each environment (`RunGroup.name`) against which the others are tested, instead of
-        the best. Choose it before the scores are known, so that they do not bias the tests.
+        the best. Choose it before the scores are known, because a choice by scores biases the tests.
 
     Raises InputError if a run with held-out episodes lacks the metric, if no run has held-out episodes, or if an
     environment has no group with the name of the control.
@@ -125,7 +125,7 @@ def compare_groups(groups: Sequence[RunGroup], metric: str | None = None, contro
         score = partial(_held_out_mean, metric=metric)
         kind = f"held-out champion's mean {sanitize(metric)}"
     reference = "the best" if control is None else "the control"
-    # A run was evaluated even if all of its held-out episodes failed. It then has no held-out mean.
+    # `evaluated` is also False if all held-out episodes of evaluated runs failed. So here test `held_out` itself.
     notes = [_note_on_missing(runs)]
     if all(run.held_out is None for run in runs):
         notes = [_NOT_EVALUATED, _note_on_missing([run for run in runs if not run.complete])]
@@ -189,7 +189,7 @@ def _mixed_lengths(groups: Sequence[RunGroup], score: Callable[[StoredRun], floa
     for group in groups:
         counted = [run for run in group.runs if np.isfinite(score(run))]
         lengths = [run.num_generations for run in counted]
-        # Seeds that have used up one budget of steps were trained for equal lengths.
+        # Runs that have used up the same budget of steps were trained for equal lengths.
         budget = group.config.early_stop.steps
         used_up_budget = budget is not None and all(run.steps >= budget for run in counted)
         if lengths and min(lengths) < max(lengths) and not used_up_budget:

@@ -115,7 +115,7 @@ class Film(Exhibit):
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Return the film of which `to_bytes` returned the bytes."""
+        """Return the film from the bytes that `to_bytes` returned."""
         return cls(**unpack(content))
 
     def _repr_html_(self) -> str:
@@ -220,8 +220,9 @@ def film(
     video.check_library()
     drawn_experiment, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool
     check_begun("there is no champion", run)
-    changed = f", {changes}" if changes else ""
-    shown_changes = f", in Gymnasium{changed}" if remark else changed
+    # The remark, which names Gymnasium, is in the title of the `Film`, but not in its pictures.
+    title_changes = f", {changes}" if changes else ""
+    picture_changes = f", in Gymnasium{title_changes}" if remark else title_changes
     # Choose the episode of each genome.
     subjects, titles = [], []
     for choice in choices:
@@ -238,13 +239,13 @@ def film(
             purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
             chosen = verification.choose_episode(run, experiment, champion.generation, episode=episode, purpose=purpose)
             description = f"episode {episode}"
-        subjects.append(video.Subject(run, drawn_experiment, chosen, champion.title, shown_changes))
+        subjects.append(video.Subject(run, drawn_experiment, chosen, champion.title, picture_changes))
         # With a remark, the film shows an episode of Gymnasium, not the chosen episode of EnvPool.
         about = f", {remark or description}"
         # Several titles share one line, so leave out the episodes if the caller did not choose them.
         if len(choices) > 1 and episode is None and not remark:
             about = ""
-        titles.append(f"{champion.title}{about}{changed}")
+        titles.append(f"{champion.title}{about}{title_changes}")
     # The titles get the returns, which are known only after the episodes have been played again.
     mp4, jpeg, size, results = video.film_in_memory(subjects, seconds)
     returns = [number(float(played.returns[0])) for played in results]

@@ -4,7 +4,7 @@ ONNX and PyTorch store a graph of operations. It contains the normalization of o
 decoding of actions. It needs a network whose weights do not change within an episode (`Network.is_static`). C can store
 every network that has a kernel, and JSON every network.
 
-The graph is built once, by `_results_of`. Its argument `functions` has the operations of ONNX, of PyTorch, or of NumPy.
+`_results_of` builds the graph of both formats. Its argument `functions` has the operations of ONNX or of PyTorch.
 """
 
 import inspect
@@ -252,7 +252,7 @@ def _has_outputs_of(layers: Layers, policy: "Policy") -> bool:
 
 def _matrix(weights: Mapping[str, Float32], block: Block) -> Float32:
     """Return the matrix [rows, columns] of a block from the weights of a policy with a static network."""
-    # If the policy has a batch of rows, the weights are the same in all rows, so take row 0.
+    # The weights of a policy with a batch are [N, rows, columns]. All N matrices are equal, so take the first.
     return weights[block.title].reshape(-1, block.rows, block.columns)[0]
 
 

@@ -36,7 +36,7 @@ def pack(**values: Any) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """Return the values of which `pack` returned the bytes, by name. None and empty dictionaries are missing."""
+    """Return the values by name from the bytes that `pack` returned. None and empty dictionaries are missing."""
     values: dict[str, Any] = {}
     with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
         for path, array in arrays.items():
@@ -279,6 +279,6 @@ def pack_generation(generation: Generation) -> bytes:
 
 
 def unpack_generation(content: bytes) -> Generation:
-    """Return the generation of which `pack_generation` returned the bytes."""
+    """Return the generation from the bytes that `pack_generation` returned."""
     values = unpack(content)
     return Generation(values.pop("number"), Record(**values))

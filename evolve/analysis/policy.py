@@ -27,7 +27,7 @@ from evolve.strategies.acting import Paths
 from evolve.training import Experiment, load_config
 from evolve.training.experiment import prepare_policy
 
-_MOST_SLOTS = 256  # of a network without memory, which computes more rows of a batch one part after another
+_MOST_SLOTS = 256  # of a network without memory: a batch with more rows is computed in parts of this size
 
 
 class Policy:
@@ -125,7 +125,7 @@ class Policy:
         with self._lock:
             # `_begin` may raise an error, and then no attribute must have changed. So set the attributes after it.
             self._begin(fixed_rows, seeds)
-            self._seeds, self._fixed_rows = seeds, fixed_rows  # rows: None if the first observation decides
+            self._seeds, self._fixed_rows = seeds, fixed_rows  # `fixed_rows`: None if the first observation decides
 
     def _restart(self, rows: Any, seeds: Sequence[int], is_list: bool) -> None:
         """Begin episodes in some rows of the present batch.
@@ -432,8 +432,8 @@ def _check_finite(encoded: Float32) -> None:
 def _weight_blocks(network: Network) -> Iterator[Block]:
     """Yield the blocks of the weights that batches report.
 
-    They are the blocks of the genome, or the weights that learn. For such weights a genome has several blocks of
-    coefficients, and a batch reports one matrix of the shape `Block.span`.
+    A block of weights in the genome is yielded as it is. If weights learn, a genome has several blocks of coefficients
+    for each matrix of weights. Then one block of the shape `Block.span` is yielded for the matrix.
     """
     start = 0
     for block, *_ in Paths(network).matrices:

@@ -1,4 +1,4 @@
-"""The progress of a run (`ProgressReporter`) or of a report (`ReportProgress`), as both are made.
+"""Displays of the progress of a run (`ProgressReporter`) and of a report (`ReportProgress`).
 
 On a terminal and in a notebook, the progress is a bar of `evolve.display` with lines below it. Elsewhere it is printed
 as lines.
@@ -200,7 +200,8 @@ class ProgressReporter:
         evaluation = f"generation {self.completed}" if trains else purpose.title
         text = f"{evaluation}: {done / episodes:.0%}"
         if self.display is None:
-            # Without these lines, a reader of the log would think that the run is over, or that it hangs.
+            # Without these lines, a reader of the log would think that the run is over, or that it hangs. If no
+            # line was printed yet, a line about training waits from the start of the run; other lines do not wait.
             last_line_at = max(self._printed_at, self._begin) if trains else self._printed_at
             if not self.quiet and now - last_line_at >= _EPISODES_INTERVAL.get(purpose, math.inf):
                 self._print_line()  # the line of the last generation, if it was not printed

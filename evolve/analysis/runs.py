@@ -269,8 +269,8 @@ class _EvolvedFile:
 
         Args:
             generation: Film the best candidate of this generation, or of each generation of a list, one after another.
-            episode: The number of the episode. By default the champion plays its held-out episode of median return (in
-                the environment of the run), and other genomes play episode 0.
+            episode: The number of the episode. By default the champion plays the held-out episode that had the median
+                return in the environment of the run, and other genomes play episode 0.
             seconds: The longest duration of an episode in the film. A longer episode is shown at a higher speed.
             env: Another environment, as in `evaluate`.
             connections: Film a member of the front, as in `evaluate`. It plays a held-out episode.

@@ -152,7 +152,7 @@ def evolve_here(
                 for record in iterate(experiment, coordinator, file):
                     reporter(record)
                     yield Generation(file.num_generations - 1, record)
-    except errors.HostLost:
+    except errors.HostLost:  # a subclass of Stopped, but always an error for the caller
         raise
     except Stopped as reason:
         # Usually a stopped run ends here without an error, and the caller finds its generations in the run file. But if

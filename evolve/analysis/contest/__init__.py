@@ -26,7 +26,7 @@ from evolve.training import Experiment, prepare
 VERSION = 2
 """The version of the work. Only contests of one version can be compared."""
 LEGS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("legs.toml").read_text(encoding="utf-8"))
-"""The settings of each leg in the size "small". Only the leg "walker" has the settings of the size "large"."""
+"""The settings of each leg: of the leg "walker" in the size "large", of all other legs in the size "small"."""
 WALKER = "walker"
 """The leg that plays an experiment with times published in 2020, see `ranking.benchmark_2020`."""
 LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tuple(LEGS)}

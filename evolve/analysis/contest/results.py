@@ -1,4 +1,4 @@
-"""The contest file: the results of one machine, as JSON with a signature. By this checksum a reader notices an edit.
+"""The contest file: the results of one machine, as JSON with a signature, a checksum that reveals any edit.
 
 A `ContestFile` has a `ContestRow` for each measured number of workers, and for a GPU. A row has several `Repeat`s, each
 with one or more timed passes. A pass plays all legs once, see `evolve.analysis.contest`.
@@ -61,7 +61,8 @@ class LegDigest(StoredPart):
     """The amount of work in a leg, and digests that identify it.
 
     digest: identifies every bit of the leg.
-    marks: the first digits of the running digest after every `every` generations, and after the last generation.
+    marks: the first digits of the running digest after `every` generations, 2 · `every` generations, and so on, and
+        after the last generation.
     every: the number of generations from one mark to the next. The last mark may follow after fewer generations.
     steps: the number of environment steps.
     timed_steps: the steps without the first generation, which is not timed; None in files of version 1.
@@ -226,8 +227,8 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
     for leg, one in ours.items():
         other = theirs[leg]
         if one.digest != other.digest:
-            # A mark depends on all generations so far, so the first difference is in a generation of the first
-            # different mark. A pass may have more generations, and thus more marks, than the other.
+            # A mark depends on all generations so far, so the first difference lies between the last equal mark and the
+            # first different mark. A pass may have more generations, and thus more marks, than the other.
             pairs = zip(one.marks, other.marks, strict=False)
             place = next((n for n, (mark, other_mark) in enumerate(pairs) if mark != other_mark), None)
             if place is None:  # all common marks are equal

@@ -83,7 +83,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
         if tagged:
             tags.append(_tags(record))
     seconds = time.perf_counter() - begin
-    # The file has the marks of the generations every - 1, 2 · every - 1, …, and of the last generation.
+    # The file has the marks of the generations `every` - 1, 2 · `every` - 1, …, and of the last generation.
     every, last = math.ceil(len(marks) / _MOST_MARKS), len(marks) - 1
     stored = tuple(marks[generation][:_MARK_DIGITS] for generation in [*range(every - 1, last, every), last])
     work = results.LegDigest(

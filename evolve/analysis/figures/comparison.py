@@ -1,7 +1,7 @@
-"""The other figures of runs: `draw_comparison`, `draw_returns`, `draw_load`, `draw_front` and `draw_archive`.
+"""Figures of runs: `draw_comparison`, `draw_returns`, `draw_load`, `draw_front` and `draw_archive`.
 
 They show the scores of groups of runs, the held-out returns of champions, the load of ranks, the fronts of runs of
-nsga2, and the archive of a run of map-elites. `curves` has the figure over generations.
+nsga2, and the archive of a run of map-elites. `curves` has the other figure of runs, over generations.
 """
 
 import textwrap
@@ -42,9 +42,9 @@ _MARKERS = "os^v"  # of fronts, in turn
 MOST_EDGED = 40
 """If a heat map has more cells along an axis, its cells have no edges."""
 _MOST_VOLUMES = 400  # the hypervolume is computed for at most this number of generations, evenly spaced
-# The logarithmic part of an axis begins at the smallest positive measure, but at 1 or above.
-_LEAST_LOG_RATIO = 30.0  # an axis is logarithmic if its largest measure exceeds this multiple of that beginning
-_MANY_DECADES = 1e4  # from this multiple on, the axis has one tick per decade
+# The ratio of an axis of measures: the largest measure, divided by max(1, the smallest positive measure).
+_LEAST_LOG_RATIO = 30.0  # an axis of a larger ratio is logarithmic
+_MANY_DECADES = 1e4  # from this ratio on, the axis has one tick per decade
 
 
 @style.styled
@@ -145,8 +145,8 @@ def _draw_row(panel: Any, y: int, row: Comparison) -> None:
 def _spread_apart(scores: Float64) -> Float64:
     """Return the vertical offsets [n] of sorted scores [n] that keep the dots of nearly equal scores apart."""
     span = float(np.ptp(scores)) or 1.0
-    # Each dot takes the place nearest to the middle of the row that no dot of a nearly equal score has taken. Earlier
-    # scores from number `first` on are nearly equal.
+    # Places are whole numbers, 0 in the middle of the row. Each dot takes the free place nearest to 0. Only the dots of
+    # nearly equal scores, the earlier scores from number `first` on, occupy places.
     offsets = np.zeros(len(scores))
     for n, first in enumerate(np.searchsorted(scores, scores - 0.02 * span)):
         taken = set(offsets[first:n])
@@ -471,7 +471,7 @@ def _draw_cells(panel: Any, archive: Float64, strategy: MapElites, names: Sequen
         )
         panel.get_figure().colorbar(mesh, ax=panel, label="fitness")
     panel.grid(visible=False)
-    panel.axvspan(x[0], x[-1], color=GRID, lw=0, zorder=0)  # empty cells; `to_svg` drops a background
+    panel.axvspan(x[0], x[-1], color=GRID, lw=0, zorder=0)  # behind empty cells; `to_svg` drops backgrounds
     panel.set_xlabel(names[0])
     if len(sizes) > 1:
         panel.set_ylabel(names[1])

@@ -72,9 +72,9 @@ class Connections:
         """The neurons of each layer that have a connection."""
         connected = []
         for layer in range(len(self.sizes)):
-            reading = self.source_neuron[self.source_layer == layer]
-            feeding = self.target_neuron[self.target_layer == layer]
-            connected.append({*reading.tolist(), *feeding.tolist()})
+            read = self.source_neuron[self.source_layer == layer]
+            fed = self.target_neuron[self.target_layer == layer]
+            connected.append({*read.tolist(), *fed.tolist()})
         return connected
 
     def take(self, indices: Int64) -> "Connections":
@@ -241,7 +241,7 @@ def network_of(genome: Genomes, experiment: Experiment, traces: Float32 | None =
 
 
 def _has_rules(experiment: Experiment) -> bool:
-    """Return whether genomes have coefficients of learning rules instead of weights."""
+    """Return whether genomes have coefficients of learning rules, in blocks with a span, instead of weights."""
     return bool(experiment.network.blocks[0].span)
 
 
@@ -278,7 +278,7 @@ def _traces_note(experiment: Experiment) -> str:
 @style.styled
 def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
     """Return the figure of a network, with a note below. A line's colour shows the sign, and its width the strength."""
-    # Acting connections that are not drawn count, too.
+    # A neuron counts as connected even if none of its connections is drawn.
     connected = drawn.acting.connected
     places = places_of(drawn.shown)
     tallest = max(map(len, places))

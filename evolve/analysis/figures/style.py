@@ -249,8 +249,8 @@ class LineLabel:
         y: The y coordinate of the line's end, or the value of the mark if the label belongs to the mark.
         colour: The colour of the line.
         mark: The mark to draw for the line; None for no mark.
-        sample: One of `DASHES` to draw a sample of the line beside the text. None to draw a pointer instead, from the
-            end of the line to the text; the pointers of many lines would cross. "" to draw neither.
+        sample: None to draw a pointer from the end of the line to the text. The pointers of many lines would cross, so
+            one of `DASHES` draws a sample of the line beside the text instead. "" to draw neither.
     """
 
     text: str
@@ -262,7 +262,7 @@ class LineLabel:
 
 
 def legend_label(name: str) -> str:
-    """Return a name with which a line is in a legend. Matplotlib leaves out names that begin with an underscore."""
+    """Return a name as a label of a legend. Matplotlib leaves out labels that begin with an underscore."""
     return f" {name}" if name.startswith("_") else name
 
 

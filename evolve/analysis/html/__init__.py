@@ -48,7 +48,7 @@ class Picture:
 
 
 _Draw = Callable[[str, str, Any], Picture]
-"""A function that makes a picture from a name, a description and a figure. Each picture of a page has another name."""
+"""A function that makes a picture from a name, a description and a figure. The names of a page's pictures differ."""
 
 
 class Drawing(NamedTuple):
@@ -180,6 +180,7 @@ def render(
         ],
         notes=notes,
         costs_connections=run_groups.costs_connections(compared),
+        # Whether the curves have marks of held-out means at their right edge.
         has_marks=any(run_groups.selects_by_return(each) and comparison.held_out_score(each) for each in compared),
         connections_vary=run_groups.connections_vary(compared),
         fitness=run_groups.fitness_in_words(compared),

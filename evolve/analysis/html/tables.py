@@ -201,8 +201,8 @@ def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     # The settings of all groups. If a group has no difference, it has the value of the first group.
     settings = [of_first, *(of_first | {key: value for key, _, value in found} for found in differences)]
     # A kind of group is a network and a strategy. `without_implied` drops the options that only one of two kinds has.
-    # But two groups of one kind may differ in such an option. So choose the settings in which a group differs from the
-    # first group of any kind, and not only from `first`.
+    # But two groups of one kind may differ in such an option. So compare each group with the first group of each kind,
+    # and not only with `first`.
     configs = [group.config for group in groups]
     first_of_kind: dict[tuple[str, str], Config] = {}
     for config in configs:
@@ -342,7 +342,7 @@ def _metric_columns(rows: Sequence[Sequence[Evaluation]]) -> tuple[tuple[TableCo
 
     A cell is the mean of the metric over the evaluations of the row, one for each seed.
     """
-    means = [[statistics.metrics_means(seed.metrics, seed.returns) for seed in row] for row in rows]
+    means = [[statistics.metrics_means(each.metrics, each.returns) for each in row] for row in rows]
     names = sorted({name for row in means for means_of_seed in row for name in means_of_seed})
     cells = []
     for row in means:

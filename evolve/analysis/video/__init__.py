@@ -200,7 +200,7 @@ class Camera:
         recorder: The engine, which draws frames and keeps observations.
         subject: The episode.
         network: The network that plays; None if the film does not show it.
-        every: Of the steps of the episode, only every `every`-th step is filmed.
+        stride: 1 to film all steps of the episode, k to film every k-th step.
         cut_after: The seconds of film after which the episode is cut.
         check: See `film_episodes`.
         title_card: The title of the episode, and the text below it.
@@ -210,7 +210,7 @@ class Camera:
     recorder: Recorder
     subject: Subject
     network: DrawnNetwork | None
-    every: int
+    stride: int
     cut_after: float
     check: Callable[[str], None] | None
     title_card: tuple[str, str]
@@ -226,12 +226,12 @@ class Camera:
         observations = self.recorder.running[0].observations
         newest = observations[-1]
         observations.clear()  # older image observations would fill the memory
-        if step > self.cut_after * self.recorder.fps * self.every:  # a second of film shows fps · every steps
+        if step > self.cut_after * self.recorder.fps * self.stride:  # a second of film shows fps · stride steps
             self._skipped = None  # `end` adds no picture after the cut
             return
         # The network sees the observation even if the step is not filmed, because the network may have a memory.
         activity = None if self._observer is None else self._observer.see(newest)
-        if step % (self.every * self.film.frames_per_picture) == 0:
+        if step % (self.stride * self.film.frames_per_picture) == 0:
             self._skipped = None
             self._shoot(step, return_so_far, activity)
         else:
@@ -242,7 +242,7 @@ class Camera:
         frame = self.recorder.frame(0)
         if step == 0:
             self.film.card(frame, *self.title_card, self.network)
-        speed = f", {self.every}x speed" if self.every > 1 else ""
+        speed = f", {self.stride}x speed" if self.stride > 1 else ""
         changes = self.subject.changes.replace("env.kwargs.", "")  # the strip has little space
         label = Label(self.recorder.id, f"{self.subject.episode_title}{changes}{speed}", step, return_so_far)
         self.film.add(frame, label, activity)
@@ -289,7 +289,7 @@ def film_episodes(
     networks = [subject.network() for subject in subjects]
     first = subjects[0]
     all_results = []
-    # Without `check` the first play has no callback, so `env.max_episode_seconds` limits its time.
+    # `env.max_episode_seconds` limits an episode only if it is played without a callback.
     each_step = None if check is None else lambda step, _return: check(f" in step {step}")
     with closing(verification.make_engine(first.experiment, first.episode, "rgb_array")) as engine:
         recorder = Recorder(engine, 1, observations=True)
@@ -298,9 +298,9 @@ def film_episodes(
                 # Only `recorder` keeps observations, so the first play, without the camera, needs no memory for them.
                 unfilmed = subject.play(engine, each_step)
                 # `condense_to` seconds of film show condense_to · fps steps. A longer episode shows every k-th step.
-                every = max(1, math.ceil(int(unfilmed.lengths[0]) / (condense_to * engine.fps)))
+                stride = max(1, math.ceil(int(unfilmed.lengths[0]) / (condense_to * engine.fps)))
                 title_card = subject.title_card(engine.id, unfilmed)
-                camera = Camera(film, recorder, subject, network, every, cut_after, check, title_card)
+                camera = Camera(film, recorder, subject, network, stride, cut_after, check, title_card)
                 results = subject.play(recorder.engine, camera)
                 camera.end(results)
                 all_results.append(results)

@@ -121,10 +121,10 @@ class NetworkPanel:
         self._named = []  # of the first and the last layer, whether it has names
         margins = []  # the widths beside the first and the last layer
         for neurons, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
-            # A layer has names if they are neither too high for its neurons nor too wide for the panel.
-            is_low = (self._bottom - self._top) / (len(neurons) + 1) >= _SMALLEST_TEXT - 0.7
+            # A layer has names if they fit between its neurons, and if none is too wide for the panel.
+            fits_between = (self._bottom - self._top) / (len(neurons) + 1) >= _SMALLEST_TEXT - 0.7
             longest = max(self._name_font.getlength(names[neuron]) for neuron in neurons)
-            is_named = is_low and longest < _WIDEST_NAME * width
+            is_named = fits_between and longest < _WIDEST_NAME * width
             self._named.append(is_named)
             margins.append(longest + 1.9 * self._text_size if is_named else 1.4 * self._text_size)
         self._left, self._right = margins[0], width - margins[1]
@@ -204,7 +204,7 @@ class NetworkPanel:
         self._strongest_signal = max(_FADING * self._strongest_signal, strong)
         for layer, (nodes, strongest) in enumerate(zip(activity.nodes, self._strongest_nodes, strict=True)):
             now = np.abs(np.nan_to_num(nodes, posinf=0, neginf=0))
-            if layer == 0:
+            if layer == 0:  # without context units and their bias, which are not drawn
                 faded, now = _FADING_OBSERVATION * strongest, now[: len(strongest)]
             else:
                 faded, now = _FADING * strongest, now.max()
@@ -260,16 +260,16 @@ class Painter:
         is_below = with_network and width > _WIDE * height
         is_beside = with_network and not is_below
         # The width of the panel, as a share of the frame's width. The panel is square if the limits allow it.
-        panel = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if is_beside else 0.0
+        panel_share = min(max(height / width, _PANEL_WIDTH[0]), _PANEL_WIDTH[1]) if is_beside else 0.0
         # Choose the size of the frame. A narrow frame is enlarged by a whole number, to at most `_HIGHEST` pixels of
         # height. If the film would be wider than `max_width`, the factor is smaller, and need not be whole.
         scale = float(max(1, min(math.ceil(_NARROWEST / width), _HIGHEST // height)))
-        if max_width is not None and width * (1 + panel) * scale > max_width:
-            scale = max_width / (width * (1 + panel))
+        if max_width is not None and width * (1 + panel_share) * scale > max_width:
+            scale = max_width / (width * (1 + panel_share))
         self._frame_size = round(width * scale), round(height * scale)
         # Choose the sizes of the film and the strip. H.264 requires even sizes, so the film may have one more column of
         # pixels, and the strip one more row.
-        film_width = round(self._frame_size[0] * (1 + panel))
+        film_width = round(self._frame_size[0] * (1 + panel_share))
         film_width += film_width % 2
         self._text_size = max(12, min(20, film_width // 38))
         self._num_lines = 1 if film_width >= 36 * self._text_size else 2  # of text, in the strip
