@@ -20,7 +20,7 @@ _ROUNDING = 1e-9
 _CGROUP_ROOT = Path("/sys/fs/cgroup")  # the directory of all control groups
 _share: list[int] = []  # has the one number that `set_share` has set; empty without a share
 _FEW_STEPS = 100_000
-"""One process plays this number of steps of a quick environment in a second or two, while MPI would start."""
+"""A process plays this number of steps of a quick environment in a second or two, the time that MPI takes to start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
 """A command may start `_MAX_WORKERS` workers on a machine, or `_MAX_PER_CORE` for each core if that is more."""
 

@@ -217,7 +217,7 @@ def _leaves(record_type: Any, record: Any) -> Iterator[Any]:
 
 @cache
 def _inner_types(record_type: Any) -> dict[str, Any]:
-    """Return the type of the record in each field of a type, by the field's name; None for a leaf."""
+    """Return the fields of a record type by name: the type of an inner record, or None for a leaf."""
     # A `GenomeSource` is a protocol; the receiver builds `Genomes`.
     hints = {name: Genomes if hint is GenomeSource else hint for name, hint in get_type_hints(record_type).items()}
     return {name: hint if is_dataclass(hint) else None for name, hint in hints.items()}

@@ -45,7 +45,7 @@ _LENGTH_BYTES = 8  # of the length in front of each message on the socket
 # The longest PARENT, in bytes, of the socket PARENT/evolve-xxxxxxxx/s: systems allow paths of at most 104 or 108 bytes.
 _MAX_SOCKET_PARENT = 84
 _STOP_SECONDS, _STOP_SECONDS_PER_RANK = 10.0, 0.1
-"""The time that ranks have to stop by themselves: the first number of seconds, and the second number for each rank.
+"""Ranks get this time to stop by themselves: `_STOP_SECONDS`, and `_STOP_SECONDS_PER_RANK` more for each rank.
 `dismiss` needs up to half of this time for workers in an episode, and the other half for its last messages."""
 _TERMINATE_SECONDS = 3.0  # the time that mpirun has to end the ranks
 _THREAD = threading.local()  # `leads`: whether this thread does the work of rank 0, for which the other ranks wait

@@ -293,7 +293,7 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
         missing.discard(rank)
     watch.find_lost(transport, ask=True)  # for the last time: MPI reports all later deaths
     transport.hosts, transport.pids = hosts, pids
-    # In a container of its own, a rank may have the name of this host, but another numbering of processes.
+    # A rank in its own container may see the same host name as rank 0, but other process numbers.
     ranks_here = (rank for rank in cores if hosts[rank] == transport.host)
     transport.neighbours = {rank: pids[rank] for rank in ranks_here if is_rank(pids[rank])}
     # Watch other hosts, share the cores among the living ranks, and answer each of them.
@@ -346,7 +346,7 @@ def connect() -> Transport:
     silence_seconds()  # all ranks refuse an invalid limit here; if only rank 0 did, the others would wait
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # mpi4py warns of a cause, but the error below has a better message
+            warnings.simplefilter("ignore")  # mpi4py may warn before it fails, but the error below explains more
             MPI = uninitialized_mpi()
     except (ImportError, RuntimeError) as error:
         # The MPI of a cluster may have another file name or ABI than those that mpi4py's wheels look for.

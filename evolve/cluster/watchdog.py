@@ -33,8 +33,8 @@ from evolve.store.disk import uninterrupted
 
 SOON = 1.0
 """After `interrupt_soon`, watched code is interrupted if it does not call `pat` for this number of seconds."""
-# Between two calls of `pat`, at most this number of EpisodeTimeouts put off the traceback. One is not enough, because
-# the trial before a run may raise several.
+# Between two calls of `pat`, an EpisodeTimeout delays the traceback at most this number of times. Once is not enough,
+# because the trial before a run may raise several.
 _MOST_RAISED = 4
 _SIOCGIFADDR = 0x8915  # the request to Linux for the address of a network interface
 _TOKEN_CHARACTERS = 32
@@ -56,8 +56,8 @@ class Watchdog:
 
     While it is armed, the watchdog uses SIGALRM, the interval timer, and the timer of `faulthandler`. The user's
     program may use the first two itself: `disarm` restores its handler and the remaining time of its timer, and
-    `deliver_alarm` delivers an alarm of the program that is due before. After a suspension by SIGTSTP (Ctrl-Z, SLURM)
-    the watchdog counts from 0 again, unless the program handles or ignores this signal.
+    `deliver_alarm` delivers an alarm of the program that is due while the watchdog is armed. After a suspension by
+    SIGTSTP (Ctrl-Z, SLURM) the watchdog counts from 0 again, unless the program handles or ignores this signal.
 
     Args:
         limit: The limit of an episode in seconds.
@@ -100,7 +100,7 @@ class Watchdog:
                 _explain_traceback(now - self._patted_at)
         self._patted_at = now
         self._first_alarm_came, self._num_raised = False, 0
-        # The traceback is put off more rarely than the alarm, because its timer starts a thread.
+        # The traceback is delayed more rarely than the alarm, because its timer starts a thread.
         if now - self._delayed_at > 5 * self._pat_interval:
             self._delay_traceback(now)
 
@@ -180,7 +180,7 @@ class Watchdog:
     def _suspend(self, _number: int, _frame: FrameType | None) -> None:
         """Stop this process until SIGCONT. Then count from 0, because the time of the suspension does not count."""
         faulthandler.cancel_dump_traceback_later()
-        signal.setitimer(signal.ITIMER_REAL, 0)  # the timer counts on in a stopped process
+        signal.setitimer(signal.ITIMER_REAL, 0)  # the timer also runs while a process is stopped
         os.kill(os.getpid(), signal.SIGSTOP)
         self._set_alarm()
         self._first_alarm_came = False
@@ -207,7 +207,7 @@ class Watchdog:
             self.__exit__()
             return
         if self._paused:
-            # During the pause alarms come at intervals. Each one puts the traceback off.
+            # During the pause alarms come at intervals. Each one delays the traceback.
             self._delay_traceback(time.monotonic())
             return
         if self._interrupts_soon:
@@ -215,7 +215,7 @@ class Watchdog:
         if self._first_alarm_came:
             self._first_alarm_came = False
             self._set_alarm()  # for the next environment
-            # The watched code may catch every exception. So after some exceptions, the traceback is put off no more.
+            # The watched code may catch every exception. So after some exceptions, the traceback is no longer delayed.
             self._num_raised += 1
             if self._num_raised <= _MOST_RAISED:
                 self._delay_traceback(time.monotonic())

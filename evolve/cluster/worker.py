@@ -37,7 +37,7 @@ from evolve.numerics import restore_ieee
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, Rollout, join, sum_traces
 
 COORDINATOR = 0
-# The packages that play episodes, and the packages of evolve that do.
+# The code that plays episodes: packages, and subpackages of evolve.
 _PLAYING_PACKAGES = ("evolve", "numpy", "gymnasium", "envpool", "Box2D", "mujoco")
 _PLAYING_PARTS = ("environments", "networks", "numerics", "rollouts", "strategies")
 _MOST_KEPT = 2  # rollouts, because training and evaluation take turns
@@ -53,7 +53,7 @@ ever smaller messages. So while it has work, it sends results at most once in th
 LONGEST_HELD = 2.0
 """Results wait for later ones until this number of seconds has passed since the last results were sent."""
 MOST_FAILURES = 100
-"""A worker describes at most this number of failed episodes of a job to the coordinator. The results count all.
+"""A worker sends `FailedEpisode` for at most this number of episodes of a job. Its results include all failed episodes.
 
 A job is a batch of episodes, or a list of questions (`jobs.py`)."""
 
@@ -228,7 +228,7 @@ def _module_fingerprints(module: str) -> dict[str, str]:
 
 
 def check_versions(versions: dict[str, str], experiment: str) -> None:
-    """Raise RunError if this rank and rank 0 have loaded different versions of a package or source: returns may differ.
+    """Raise RunError if this rank and rank 0 have loaded different code, because returns may then differ.
 
     Args:
         versions: The `loaded_versions` of rank 0.

@@ -56,7 +56,7 @@ def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> It
         episodes: The number of episodes.
         workers: The number of workers.
         largest: The size of the largest chunk allowed.
-        least: The size of the smallest chunk that is worth a message while more episodes are left.
+        least: The size of the smallest chunk that is worth a message. Chunks near the end may be smaller.
     """
     while episodes:
         equal_share = ceil_div(episodes, workers)

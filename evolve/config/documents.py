@@ -243,19 +243,19 @@ def override(table: Table, assignments: Sequence[tuple[str, object]]) -> None:
         InputError: The new sweep sets one of the keys, too, or replaces the table around it.
     """
     swept = [(key, value) for key, value in assignments if key.partition(".")[0] == "sweep"]
-    # strategy = "ga" sets strategy.name only, so a sweep over other settings of the strategy remains.
-    single = [(swept_key(key, [value]), value) for key, value in assignments if key.partition(".")[0] != "sweep"]
+    # `swept_key` returns strategy.name for strategy = "ga", so a sweep over other settings of the strategy remains.
+    unswept = [(swept_key(key, [value]), value) for key, value in assignments if key.partition(".")[0] != "sweep"]
     # Remove the keys from the sweep of the file first. `swept` may then add keys to the sweep.
-    for key, value in single:
+    for key, value in unswept:
         _remove_from_sweep(table, key)
         set_key(table, key, value)
     for key, value in swept:
         set_key(table, key, value)
-    # Each key must have its new value in all experiments. `plain` makes lists of tuples, as `experiment_tables` does.
+    # Each key must have its new value in all experiments. `plain` turns tuples into lists, as in `experiment_tables`.
     expected = flatten(plain({key: value for key, value in table.items() if key != "sweep"}))
     for _, experiment in experiment_tables(table):
         values = flatten(experiment)
-        for key, _ in single:
+        for key, _ in unswept:
             # The key itself, or all keys inside it if its value is a table, such as "env.kwargs".
             inside = [each for each in expected if f"{each}.".startswith(f"{key}.")]
             # Compare as texts, because NaN differs from itself.
@@ -275,7 +275,7 @@ def _remove_from_sweep(table: Table, key: str) -> None:
 
 
 def _remove(grid: Table, key: str) -> None:
-    """Remove a dotted key from a sweep, where it is one text, "strategy.name", or a key inside a table "strategy"."""
+    """Remove a dotted key from a sweep, which may have it as one text, "strategy.name", or as a key in a table."""
     grid.pop(key, None)
     section, _, inner_key = key.partition(".")
     if isinstance(grid.get(section), dict):

@@ -186,7 +186,7 @@ class Registry:
         kinds: The built-in kinds by name.
         contract: The protocol or base class of the networks or strategies that the kinds make.
         aliases: Other names of kinds, such as old ones. `Choice.name` is always the current name.
-        proposals: The kind to propose for a name of another tool, by this name as `fold` writes it.
+        proposals: By the name of a network or strategy in another tool, as `fold` writes it: the kind to propose.
     """
 
     section: str
@@ -194,7 +194,7 @@ class Registry:
     contract: type
     aliases: Mapping[str, str] = field(default_factory=dict)
     proposals: Mapping[str, str] = field(default_factory=dict)
-    _names: dict[type, str] = field(default_factory=dict, init=False)  # of kinds, by the classes that `make` made
+    _names: dict[type, str] = field(default_factory=dict, init=False)  # of kinds, by the class of what they made
 
     def __post_init__(self) -> None:
         REGISTRIES[self.section] = self

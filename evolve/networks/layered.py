@@ -320,7 +320,7 @@ class Dag(LayeredNetwork[DagOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """W_layer_source: W_0_0, W_1_0, W_1_1, W_2_0, … The adjacent matrices into a layer form one matrix."""
+        """W_layer_source: W_0_0, W_1_0, W_1_1, W_2_0, … The matrices into a layer are adjacent and form one matrix."""
         return base.dag_blocks(self.sizes)
 
     @cached_property

@@ -357,7 +357,7 @@ class SlotArrays:
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return the initial columns of k genomes for a kernel that plays whole episodes.
 
-        They equal `initial`, or have factors (`FactoredGenomes`) in place of weights, with the same bits. seeds: [k].
+        They equal `initial`, or have factors (`FactoredGenomes`) from which the kernel computes weights. seeds: [k].
         """
         return self.initial(genomes.weights, genomes.mask, seeds)
 

@@ -93,14 +93,14 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
         return (uniform * self.options.initial_scale).astype(np.float32)
 
     def unpruned(self, mask: Bool) -> Bool:
-        """Return [k, connections]: whether the rule of each connection has a coefficient left. mask: [k, W]."""
+        """Return [k, connections]: whether the rule of each connection has an unpruned coefficient. mask: [k, W]."""
         parts = []
         # `block` is the coefficient A of a layer. B, C, D and η have the same shape, and follow in the genome.
         for block in self.blocks[::_NUM_COEFFICIENTS]:
             size = block.rows * block.columns
-            rules = mask[:, block.start : block.start + _NUM_COEFFICIENTS * size]
-            present = rules.reshape(-1, _NUM_COEFFICIENTS, block.rows, block.columns).any(axis=1)
-            # Repeat each rule for all connections that share it.
+            coefficients = mask[:, block.start : block.start + _NUM_COEFFICIENTS * size]
+            present = coefficients.reshape(-1, _NUM_COEFFICIENTS, block.rows, block.columns).any(axis=1)
+            # Repeat each rule for all connections that share it. `block.shape` is the shape of the connections.
             parts.append(np.broadcast_to(present, (len(mask), *block.shape)).reshape(len(mask), -1))
         return np.concatenate(parts, axis=1)
 

@@ -7,8 +7,8 @@ file that it opened. A flush that fails leaves the old file. Once `RunFile.flush
 disk, and never lost again. (HDF5's own mode for such writers, SWMR, leaves files that plain h5py refuses.)
 
 **The interval.** A kill loses at most the work of one interval between two flushes. If a flush takes t seconds, the
-interval is 200 t, at most two seconds, and at least 20 t. So flushes cost half a percent of a run, and up to 5 % if the
-file is large. A run that stops in an orderly way flushes first.
+interval is 200 t or two seconds, whichever is less, but never less than 20 t. So flushes cost half a percent of a run,
+and up to 5 % if the file is large. A run that stops in an orderly way flushes first.
 
 **Scripts.** A Python script that sees each generation may end or read the file at any time. So the interval is then
 20 t, and pending generations are flushed before the script's process reads the file or ends (`RunFile.serve_script`).

@@ -176,7 +176,7 @@ class RunFile(RunLog):
         # A fork that ends must not write what its parent still writes.
         if os.getpid() != self._writer:
             return
-        # An interpreter cannot write at its exit, so this method must return here if there is nothing to write.
+        # An exiting interpreter may call this when it can no longer write. So return if there is nothing to write.
         content = self.num_generations, self.complete, self.header, self.held_out, len(self.validations)
         if content == self._flushed_content or (self.replaces and not self.num_generations):
             return
@@ -366,9 +366,9 @@ def reopen(path: Path) -> RunFile:
 def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
     """Return the shape of the chunks of an array [G, …]. A row is the part of the array for one generation.
 
-    A chunk has several rows, about `size` bytes, or one larger row. A row of more than `limit` bytes is divided into
-    parts, one chunk each. A part has less than twice `limit` bytes. Parts are few, because HDF5 takes about 15 µs to
-    add a chunk. They are equally long, because HDF5 stores the last chunk in full, too.
+    A chunk has several rows, about `size` bytes, or one larger row. A row of more bytes than the larger of `size`
+    and `_LONGEST_PART` is divided into parts, one chunk each. A part has less than twice as many bytes. Parts are few,
+    because HDF5 takes about 15 µs to add a chunk. They have equal lengths, because HDF5 stores the last chunk in full.
     """
     row_bytes = max(1, math.prod(shape[1:]) * itemsize)
     if row_bytes <= size:
