@@ -43,7 +43,7 @@ class RolloutInHalves:
         self.whole_episodes = self.halves[0].whole_episodes
         self.max_episode_seconds = self.halves[0].max_episode_seconds
         self.environment_seconds = 0.0
-        """The seconds that environments have worked. A whole-episode kernel works for environments and networks."""
+        """The seconds that environments have worked. If kernels play whole episodes, networks are included."""
 
     @property
     def pending(self) -> int:
@@ -61,14 +61,14 @@ class RolloutInHalves:
         """Advance one half while the device works for the other half; return the results of ended episodes, or None."""
         current, other = self.halves
         self.halves = other, current
-        # Each tick begins a tick of its half again. So only halves that `submit` has filled meanwhile begin here.
+        # `tick` ends by beginning the next tick of its half. So only halves that `submit` has filled since begin here.
         for half in (current, other):
             if half.running and not half.begun:
                 half.begin()
         # While this half steps its environments, the device computes the networks of the other half.
         results = current.finish() if current.begun else None
         # Episodes may have been submitted while both halves were in the middle of a tick. Spread them evenly.
-        if len(self.queue) or not current.running:
+        if len(self.queue):
             # With this share, both halves play equally many episodes.
             share = ceil_div(len(self.queue) + other.running - current.running, 2)
             current.fill(most=max(1, share))
@@ -320,10 +320,10 @@ class DeviceRollout(ExactRollout):
 
 
 class _Inputs:
-    """Device arrays with the inputs of the episodes of a feed. A feed has at most `arrays.slots` episodes.
+    """Device arrays with the inputs of the episodes of a feed.
 
     Args:
-        arrays: Allocates the arrays.
+        arrays: Allocates the arrays. `arrays.slots` is the largest number of episodes in a feed, as in `DevicePlay`.
         batch: The networks of the slots.
         num_weights: W, of a genome.
         normalizer_size: O if observations are normalized, else 0.

@@ -69,7 +69,7 @@ class EpisodeBatch:
         all genomes) or "none". `PopulationResults` divide each sum by the number of its episodes.
     describe: Whether the rank that plays episode 0 of a genome also returns the genome's `GenomeDescriptions`.
     best_of: 0 if the results need the step hashes of all genomes. Otherwise the number of episodes of each genome. Then
-        only the genome with the best mean return needs step hashes, and a rollout may leave out the others.
+        only the genome with the best mean return needs step hashes, and a rollout may leave out all other hashes.
     """
 
     seed: int

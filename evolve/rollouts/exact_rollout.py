@@ -36,7 +36,7 @@ _FEEDS_PER_THREAD = 2
 """With more feeds than threads, all threads end at about the same time, although some episodes are longer."""
 _MIN_FEED_SECONDS, _MAX_FEED_SECONDS = 0.001, 0.004
 """The shortest and the longest time that a thread should need for a feed. A shorter feed is not worth another thread. A
-longer feed saves no more time. So a thread takes a larger share of the episodes in several feeds."""
+longer feed saves no more time. If a thread's share of the episodes takes longer, it is divided into several feeds."""
 LEAST_GIVEN = 4
 """The smallest number of running episodes that a thread gives to another thread, and that it keeps itself."""
 POLL_SECONDS = 0.002
@@ -79,7 +79,7 @@ class ExactRollout(_WholeEpisodes):
         self.play = play
         self.queue = queue
         """The episodes that wait for a feed. Other rollouts may share them."""
-        self._held: EpisodesToBegin | None = None  # taken from the queue, but not given to `play` while others run
+        self._held: EpisodesToBegin | None = None  # taken from the queue; they wait until no episode runs
         self._traces = "none"
         self._best_of = 0
         self.most_running = sys.maxsize
@@ -91,7 +91,7 @@ class ExactRollout(_WholeEpisodes):
         # The steps of the episodes whose results were not returned yet, and the seconds that these steps took.
         self._steps_played = 0
         self._seconds_played = 0.0
-        self._seconds_since_results = 0.0  # of playing
+        self._seconds_since_results = 0.0  # seconds of playing
 
     @property
     def pending(self) -> int:
@@ -223,9 +223,9 @@ class ExactRollout(_WholeEpisodes):
         self.play.feed(Feed(columns, numbers, seeds, keys, episodes.normalizers, mask, parameters))
 
     def _take_seconds(self, steps: int) -> float:
-        """Return the seconds of `steps` of the played steps, and subtract both from the counts of played steps.
+        """Remove `steps` steps from the counts of played steps and seconds; return their seconds.
 
-        All steps count equally long.
+        All steps are assumed to take the same time.
         """
         seconds = self._seconds_played * steps / max(self._steps_played, 1)
         self._steps_played -= steps

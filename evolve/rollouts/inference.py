@@ -73,12 +73,12 @@ class Moments:
         if not self.count:
             return np.stack([np.zeros(self.sums.shape[1], np.float32), np.ones(self.sums.shape[1], np.float32)])
         mean = self.sums[0] / self.count
-        # Rounding can make the difference negative. The maximum also replaces a negative variance.
+        # Rounding can make the computed variance negative. The maximum replaces a negative variance, too.
         variance = np.maximum(self.sums[1] / self.count - mean * mean, _LEAST_DEVIATION * _LEAST_DEVIATION)
         return np.stack([mean, 1 / np.sqrt(variance)]).astype(np.float32)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the moments as named arrays, for a checkpoint. `origin` is not among them: `merged` drops it."""
+        """Return the moments as named arrays, for a checkpoint, without `origin`: a run takes it from its start."""
         return {"observations_count": np.array([self.count]), "observations_moments": self.sums}
 
     @classmethod

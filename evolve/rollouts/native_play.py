@@ -320,8 +320,8 @@ def needs_step_hashes(keys: Int64, returns: Float64, best_of: int) -> Bool:
     order = np.argsort(keys)
     genomes = keys[order] >> BITS_OF_EPISODES
     # A genome is complete if all its episodes are here. Only then its mean is known. Sorted by key, its episodes are
-    # adjacent: the episode `best_of` - 1 places after the first one is its own, too. `firsts` are the places in `order`
-    # of the first episodes of complete genomes.
+    # adjacent: the one `best_of` - 1 places after the first belongs to the genome, too. `firsts` are the places in
+    # `order` of the first episodes of complete genomes.
     lasts = genomes[best_of - 1 :]  # empty if there are fewer than `best_of` episodes
     firsts = np.flatnonzero(lasts == genomes[: len(lasts)])
     if len(firsts):

@@ -176,8 +176,8 @@ class GenomeWindow:
     def count_leading(self, rows: Int32) -> int:
         """Return the number of leading rows of `rows` [n] that have their genomes in one window, at least 1.
 
-        It is the window in memory if this has the genome of the first row. Otherwise it is a new window, which begins
-        with this genome. For a device, it is the one of both windows that ends later.
+        The window in memory counts if it has the genome of the first row. Otherwise a new window counts, which begins
+        with this genome. For a device, the larger number of the two windows counts if both have this genome.
         """
         if len(rows) == 1:
             return 1

@@ -21,7 +21,7 @@ from evolve.rollouts.results import genomes_of_traces, quantize_traces
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _LARGEST_REWARD = 1e100  # so that no return, mean or variance overflows
-_FEW = 64  # Python adds so few numbers faster than NumPy checks them
+_FEW = 64  # up to this size, a sum in Python is faster than a check in NumPy
 
 
 class FailureDetector:
@@ -55,7 +55,7 @@ class FailureDetector:
         self._begun_at[targets] = self._begun_at[sources]
 
     def advance(self, now: float) -> None:
-        """Advance `clock` to `now`, in seconds of `time.perf_counter`."""
+        """Advance `clock` by the time from `_advanced_at` to `now`, both in seconds of `time.perf_counter`."""
         # At most a tenth of the limit at once, so that one long pause does not end all episodes. The process may have
         # been suspended, or one episode may have hung.
         self.clock += min(now - self._advanced_at, self._max_episode_seconds / 10)

@@ -59,7 +59,7 @@ _LEARNING_WRAPPERS: dict[str, tuple[str | Setting, ...]] = {
 They are refused: each episode begins with a new environment, so the wrapper would begin anew, too.
 """
 _LARGE_SLOT = 2**16
-"""The numbers in a slot from which a network is large. A step of it takes about as long as 16 environment steps."""
+"""A network is large if its slots have this size or more. A step takes about as long as 16 environment steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Experiment:
         network: The network.
         action_size: A, the number of network outputs that are actions.
         spaces: The spaces of observations and actions of the environment.
-        chosen_backend: The back end that a trial of speeds has chosen for compute.backend = "auto"
+        chosen_backend: The back end that a comparison of speeds has chosen for compute.backend = "auto"
             (`rollouts.choose_backend`). Without it, "auto" means native if the kernels were built, otherwise numpy.
         start: The genome with which the search begins; None for random genomes.
         device_slots: The number of slots on a device that plays whole episodes: one for each episode of a generation,
@@ -105,7 +105,7 @@ class Experiment:
     def rollout_spec(self) -> RolloutSpec:
         """The specification from which any rank makes a rollout of this experiment."""
         env = self.config.env
-        # The TOML text names the chosen back end, so that the other ranks need no trial of speeds.
+        # The TOML text names the chosen back end, so that the other ranks need not compare speeds.
         config = self.on(self.chosen_backend or self.config.compute.backend)
         return RolloutSpec(
             experiment=config.to_toml(),
@@ -258,7 +258,7 @@ def _prepare(config: Config, engine: environments.Engine) -> Experiment:
 
 
 def _check_normalization(config: Config, observation_size: int) -> None:
-    """Raise InputError for a setting that has no effect, or cannot be computed, unless observations are normalized.
+    """Raise InputError if a metric or `normalizer_generations` needs normalized observations that the run lacks.
 
     A metric mean_observation_N must also name one of the environment's observations.
     """
@@ -335,8 +335,8 @@ def _suggested_slots(config: Config, network: Network, environment_slots: int) -
     environment_slots: The fastest number for the environment alone, which is the result unless large networks would
         not fit into a cache.
     """
-    # Native kernels read the whole network of each slot in each step. The exact engine works on one tile of slots at a
-    # time, and needs no limit. A device needs many slots.
+    # Native kernels read the networks of all slots in each step, so large networks should stay in the cache. The exact
+    # engine works on one tile of slots at a time, and needs no limit. A device needs many slots.
     may_use_device = config.compute.backend == "auto" and has_device()
     is_native = backend(config.compute.backend) == "native" and not may_use_device
     if network.slot_size < _LARGE_SLOT or config.env.engine == "exact" or not is_native:
@@ -492,29 +492,29 @@ def _check_scores_in_early_episodes(experiment: Experiment, strategy: strategies
         raise InputError("strategy.restart_after", expected, options["restart_after"])
     # With `strategy.starts` a run begins with several searches (the starts), and goes on with the best of them. Their
     # returns can be compared only if all their episodes have the same limit.
-    if choosing := strategies.choosing_generations(config.strategy):
-        _check_limit_of_starts(config.early_generations, choosing, options.get("pruning_every", 0))
+    if starts_end := strategies.choosing_generations(config.strategy):
+        _check_limit_of_starts(config.early_generations, starts_end, options.get("pruning_every", 0))
 
 
-def _check_limit_of_starts(early_generations: int, choosing: int, pruning_every: int) -> None:
+def _check_limit_of_starts(early_generations: int, starts_end: int, pruning_every: int) -> None:
     """Raise InputError unless the episodes of all starts have the same step limit, in each round of pruning.
 
     Args:
         early_generations: The setting, at least 1.
-        choosing: The number of generations of all starts together (`strategies.choosing_generations`).
+        starts_end: The number of generations of all starts together (`strategies.choosing_generations`).
         pruning_every: The number of generations of a round of pruning; 0 without pruning. Each round has new starts.
     """
-    # The step limit changes with this generation, counted from the beginning of its round.
+    # The first generation with the usual step limit, counted from the first generation of its round.
     in_round = early_generations % pruning_every if pruning_every else early_generations
-    if 0 < in_round < choosing:  # among the starts
-        begin = early_generations - in_round
-        allowed = f"{begin:,}, or {begin + choosing:,}" if begin else f"{choosing:,}"
+    if 0 < in_round < starts_end:
+        round_begin = early_generations - in_round
+        allowed = f"{round_begin:,}, or {round_begin + starts_end:,}" if round_begin else f"{starts_end:,}"
         expected = f"{allowed} or more, so that the episodes of all starts have the same step limit"
         raise InputError("early_generations", expected, early_generations)
 
 
 def natively_plays_whole_episodes(config: Config) -> bool:
-    """Return whether the native kernels play whole episodes: of exact tasks, by networks with their state in arrays."""
+    """Return whether native kernels play whole episodes: if the task is exact, and network batches are `SlotArrays`."""
     if config.env.engine != "exact" or backend(config.compute.backend) != "native":
         return False
     _, network = exact_parts(config)

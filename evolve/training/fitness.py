@@ -36,7 +36,7 @@ from evolve.strategies import ranking
 if TYPE_CHECKING:
     from evolve.training.experiment import Experiment
 
-_IMPORTING = threading.local()  # its attribute `name` is the setting for which this thread imports a module
+_IMPORTING = threading.local()  # its attribute `name` is the environment or function that this thread is importing
 
 Metrics = Mapping[str, NDArray[Any]]
 """The metrics of episodes by name, [n, E] each: float64, int64 or bool."""
@@ -252,8 +252,8 @@ def setting_of(definition: Callable[..., Any], key: str = "fitness") -> str:
     name = getattr(definition, "__qualname__", "")
     full_name = f"{module}:{name}"
     current = getattr(sys.modules.get(module), name, None)
-    # Another process can import the object if the module has it under this name. `__main__` is no such module, because
-    # it is another one in another process.
+    # Another process can import the object if the module has it under this name. But `__main__` is another module in
+    # each process.
     if module != "__main__" and current is definition:
         return full_name
     kind, file, example = _EXAMPLES[key]
@@ -299,7 +299,7 @@ class Scores:
         return values - self.costs[candidates]
 
     def fitness(self, played: Bool) -> Float64:
-        """Return the fitness [P] by the played episodes; NaN if a candidate has not played, or has a return of NaN.
+        """Return the fitness [P] from the played episodes; NaN if a candidate has not played, or has a return of NaN.
 
         A candidate that left the race gets at most the lowest fitness of the candidates that stayed longer, because a
         good result in few episodes may be luck.
@@ -328,7 +328,7 @@ class Scores:
 class Round:
     """Candidates [n], and the range of their episodes that they play together.
 
-    They are all candidates, the ones that remain in a race, or the next ones of a population that grows.
+    These are the whole population, the remaining candidates of a race, or the next candidates of a growing population.
     """
 
     candidates: NDArray[Any]

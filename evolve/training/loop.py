@@ -76,8 +76,8 @@ class _Run:
 
     shared: The strategy and its state.
     moments: The moments of all observations so far, from which the normalizer is computed.
-    champion_normalizer: The normalizer with which the champion was evaluated. None if several generations evaluate the
-        champion, which then plays with the present normalizer, or if observations are not normalized.
+    champion_normalizer: The normalizer with which the champion was evaluated. None if observations are not normalized,
+        or if several generations evaluate the champion. It then plays with the present normalizer.
     """
 
     experiment: Experiment
@@ -226,7 +226,7 @@ def generation_record(
         fitness: [P].
         metrics: The metrics of the episodes by name, [P, E] each.
         normalizer: [2, O], None if observations are not normalized.
-        seconds: The seconds of the generation; of each rank at work [R]; and of each rank in environments [R].
+        seconds: The seconds of the generation; [R], each rank's seconds of work; [R], its seconds in environments.
         strategy_columns: The columns that only some strategies have: measures, and the values of `Strategy.outcome`.
 
     Raises:
@@ -322,11 +322,11 @@ def validation_returns(
 
 
 def _play(
-    experiment: Experiment, coordinator: Coordinator, player: Player, key: tuple[int, Purpose, int], episodes: int
+    experiment: Experiment, coordinator: Coordinator, player: Player, selection: tuple[int, Purpose, int], episodes: int
 ) -> PopulationResults:
-    """Return the results (P = 1) of the first N evaluation episodes of a key: the seed, the purpose, the generation."""
+    """Return the results (P = 1) of the first N evaluation episodes that a seed, a purpose and a generation select."""
     champion, normalizer = player
-    seed, purpose, generation = key
+    seed, purpose, generation = selection
     keys = generation_keys(generation, population=1)
     batch = EpisodeBatch.of(seed, purpose, champion, keys, range(episodes), normalizer, traces="none")
     return coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)

@@ -124,7 +124,7 @@ def preview(run: PlannedRun, resume: bool, overwrite: bool) -> RunPreview:
 def plan_runs(
     experiments: Sequence[Experiment], file: Path | None = None, resume: bool = False, source: StartSource | None = None
 ) -> list[PlannedRun]:
-    """Return the runs of experiments, one for each seed, with the genome with which `start_from` lets them begin.
+    """Return a run for each experiment and each of its seeds. Each begins with the genome of `start_from`, if any.
 
     Args:
         experiments: The experiments.
@@ -155,7 +155,7 @@ def plan_runs(
 
 def size_of(config: Config, completed: int = 0) -> RunSize:
     """Return the size of the remaining part of a run. completed: the number of complete generations."""
-    # The episodes. A validation precedes each generation, except 0, that is a multiple of `early_stop.every`.
+    # The episodes. A validation precedes each generation that is a multiple of `early_stop.every`, except generation 0.
     stop = config.early_stop
     per_generation = config.population * config.episodes
     training = max(0, config.generations - completed) * per_generation
@@ -199,8 +199,8 @@ def work_of(configs: Sequence[Config]) -> Work:
     """Return upper limits of the work of experiments, as if no run file existed, and the smallest number of threads."""
     episodes = max(config.population * config.episodes for config in configs)
     threads = min(map(num_threads, configs))
-    # If any environment is slow, the steps stay unknown: `size_of` would import the module of the environment, though
-    # this process only starts the ranks. Exact tasks come first, because `is_quick` imports Gymnasium.
+    # The steps are needed only if all environments are quick. For other environments, `size_of` would import modules,
+    # though this process only starts the ranks. Test for exact tasks first, because `is_quick` imports Gymnasium.
     if not all(config.env.engine == "exact" or environments.is_quick(config.env) for config in configs):
         return Work(episodes, None, threads)
     sizes = [size_of(config) for config in configs for _ in config.seeds]
@@ -210,7 +210,7 @@ def work_of(configs: Sequence[Config]) -> Work:
 def threads_for(
     files: Iterable[Path], changes: Mapping[str, Any] | None = None, threads: int | str | None = None
 ) -> int:
-    """Return the number of threads in which one process plays episodes of files: the smallest number of all files.
+    """Return the number of threads in which one process plays episodes: the smallest of the numbers for the files.
 
     Args:
         files: Run files and champion files, or directories with one run file.
@@ -242,7 +242,7 @@ def plan_from_arguments(
         if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
             cure = f"evolve.sweep({{}}, seeds={seeds}, …) evolves a run for each seed."
             raise InputError(name, "one number, as seed=1", seeds, cure)
-    # Change the settings. One of them may be `start_from`, so take the source afterwards.
+    # Change the settings. One of them may be `start_from`, so take the source of the start afterwards.
     _override_all(table, output, settings, is_complete=isinstance(experiment, Config))
     source = _take_source(table)
     # Parse the table. If it comes from a file, it may have a sweep.
@@ -323,7 +323,7 @@ def _sweep_section(table: dict[str, Any], key: str, values: Any) -> Any:
 
     If every value of "network" or "strategy" has a name, each begins with the defaults of this name. So the options of
     the section are dropped. But a value without a name, such as {"sigma": 0.1}, changes these options, so they stay.
-    Then the names among the values become tables, because a table replaces the whole section.
+    In this case a name among the values becomes a table with this name, which replaces the whole section.
     """
     if isinstance(values, list | tuple) and any(lacks_name(key, value) for value in values):
         return [{NAMED_SECTIONS[key]: each} if isinstance(each, str) else each for each in values]
@@ -365,8 +365,8 @@ def _check_not_swept(table: dict[str, Any], settings: Mapping[str, Any]) -> None
                 swept |= {f"{key}.{part}" for part in value}
             else:
                 swept.add(name_keys.get(key, key) if isinstance(value, str) else key)
-    # A table of the sweep replaces a whole section, with all settings in it. But if other values of the sweep are names
-    # only, the settings have an effect in the experiments with these names.
+    # A table of the sweep replaces a whole section, with all settings in it. But if the sweep also sets the name of the
+    # section alone, the settings have an effect in the experiments with this name.
     replaced_sections = tuple(f"{key}." for key in swept if name_keys.get(key) not in swept)
     for key, value in settings.items():
         user_keys = [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else [name_keys.get(key, key)]

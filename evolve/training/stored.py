@@ -53,7 +53,7 @@ def reload(
         run: The file.
         env: Changed settings of the environment (`EnvOptions.changed`), such as {"kwargs": {"gravity": 12.0}}.
         network: Changed settings of the network, such as {"plasticity": 0.0}. Its connections must stay the same.
-        engine: An engine in place of the file's, which then need not be installed.
+        engine: An engine that replaces the engine of the file. The replaced engine need not be installed.
         threads: The number of threads, as `compute.threads`.
         trains: Whether the caller also plays training episodes of a champion file, and not only held-out and validation
             episodes.
@@ -74,7 +74,7 @@ def reload(
         if isinstance(run, StoredChampion) and not trains:
             # The engine need not take the settings of the training environment, because only evaluation episodes are
             # played. Other engines than the exact one lack some settings of exact tasks, so leave out settings with
-            # their defaults, which have no effect.
+            # default values.
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
     compute = parse(ComputeOptions, {**compute_of_run(config), "threads": plain(threads)}, "compute")
@@ -151,7 +151,7 @@ def _recorded_start(run: Stored, config: Config) -> Start | None:
     config: The configuration of the file. Raises InputError if its digest of the genome is another one, or is missing.
     """
     start = run.header.start
-    # None for random genomes. "" for a missing digest, which equals no digest.
+    # None for random genomes. "" for a missing digest: it differs from every digest.
     recorded_digest = None if config.start_from is None else (config.start_from.digest or "")
     digest = None if start is None else start.digest
     if recorded_digest != digest:
@@ -271,7 +271,7 @@ def chosen_genome(
     """
     check_which(run, which, prefix)
     if isinstance(run, StoredChampion):
-        # The normalizer in the file must have the size that the configuration says; None if it says no normalizer.
+        # The normalizer in the file must have the size that follows from the configuration; None for no normalizer.
         size = experiment.network.observation_size if experiment.config.normalize_observations else None
         stored_size = None if run.normalizer is None else run.normalizer.shape[1]
         if stored_size != size:
@@ -287,8 +287,8 @@ def chosen_genome(
         genome = strategy.select(state, **which.criteria)
     except InputError as error:
         raise InputError(f"{prefix}{error.argument}", error.expected, error.got, *error.cure) from None
-    # An elite of an archive is evaluated once, so the normalizer of this generation belongs to it. Other genomes are
-    # evaluated again in each generation, so the present normalizer belongs to them.
+    # An elite of an archive was evaluated in one generation only, and gets the normalizer of that generation. Other
+    # genomes are evaluated again in each generation, and get the present normalizer.
     generation = run.num_generations
     if which.cell is not None:
         generation, _ = strategy.origin(state, which.cell)

@@ -62,7 +62,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     if a.num_generations != b.num_generations:
         return unequal
     # Compare all other contents. The generations determine them, so if they differ, a log was changed. But a strategy
-    # of another package may keep a champion outside of its state, which gets lost when a run is resumed.
+    # of another package may keep a champion outside of its state, and then loses the champion when a run is resumed.
     changed = _changed_part(a, b)
     if changed is not None:
         cause, why = explain("hidden" if is_added(config_of(a).strategy) else "log", None)
@@ -173,7 +173,7 @@ def _explain_difference(a: StoredRun, b: StoredRun, first: FirstDifference, uneq
 
 
 def _with_hashes(log: EpisodeLog, played: playing.PlayedEpisode | None) -> EpisodeLog:
-    """Return a log, or the log of the same episode that was played here, if only that log has step hashes."""
+    """Return `log`, or `played.log` if `log` lacks step hashes, and the episode played here has the same steps."""
     if log.step_hashes is None and played is not None and played.log.has_same_steps(log):
         return played.log
     return log
@@ -339,7 +339,8 @@ def _not_published(
         seeds = ", ".join(str(each.seed) for each in other_seeds)
         expected = f"a published seed of {other_seeds[0].experiment} ({seeds})"
         return InputError(str(run.path), expected, f"seed {run.header.seed}", cure)
-    # The nearest experiment has the same environment if possible, and the fewest differences, but at least one.
+    # The nearest experiment has the same environment if possible, and the fewest different settings. There is at least
+    # one, because no experiment has the same settings as the file.
     nearest = min(published, key=lambda each: (each.config.env.id != config.env.id, len(each.differences(config))))
     key, theirs, ours = nearest.differences(config)[0]
     expected = f"a run of a published experiment ({', '.join(dict.fromkeys(each.experiment for each in published))})"

@@ -250,7 +250,7 @@ def _changed_log(generation: int, text: str) -> FirstDifference:
 def digest_difference(run: StoredRun) -> FirstDifference | None:
     """Return the first contradiction between stored genomes and their digest or fingerprints.
 
-    None if there is no contradiction, or if the file has no genomes but the champions'.
+    None if there is no contradiction, or if the file has the genomes of champions only.
     """
     if not run.has_population:
         return None

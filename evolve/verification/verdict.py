@@ -133,8 +133,8 @@ class Verdict:
         candidate: The candidate in this generation.
         episode: The episode of this candidate.
         step: The step of this episode. Step 0 is the observation of reset.
-        what: The kind of difference, such as "genome" or "actions", one of the kinds in
-            `_REASONS`. None if the runs are equal, or differ only in their lengths or settings.
+        what: The kind of difference, such as "genome" or "actions". `_REASONS` has all kinds. None if the runs are
+            equal, or differ only in their lengths or settings.
         sides: The two runs; empty if a run and its repetition are equal.
         configuration: Triples (key, one value, other value) of the different settings, and of different seeds. Equal
             runs may differ in `ENGINE` only.
@@ -311,8 +311,8 @@ def explain(kind: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
 def refined_kind(kind: str, generation: int | None, manifests: tuple[dict[str, str], ...]) -> str:
     """Return a kind of difference, replaced by another kind if the manifests of both sides explain more.
 
-    - "function" replaces "log" if the fitness is a function of the user. Such a function does not explain different
-      genomes, because the fitness in all earlier generations is equal.
+    - "function" replaces "log" if the fitness is a function of the user, by the entry "strategy" of a manifest. Such a
+      function does not explain different genomes, because the fitness in all earlier generations is equal.
     - "algebra" replaces "genome" after generation 0, if two different machines ran a strategy with linear algebra that
       is not portable.
     """
