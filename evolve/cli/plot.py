@@ -92,7 +92,7 @@ def _draw_comparison(files: list[Path], output: Path, metric: str | None, contro
     print(f"{ranking.score}:\n\n{_table(ranking)}\n")
     # Explain the columns of the table.
     if any(row.interval for row in ranking.rows):
-        bounds = "not beyond a best or worst score that several seeds share"
+        bounds = "not beyond a best or worst episode that several seeds have"
         print(f"95 % interval: of the mean over seeds (Student's t), {bounds}")
     if any(row.p is not None for row in ranking.rows):
         test = f"two-sided Mann-Whitney test against {ranking.reference} of the environment, with Holm's correction"
