@@ -160,16 +160,16 @@ class Supervisor:
         self, launcher: subprocess.Popen[bytes], should_stop: Callable[[], bool], end_limit: float, begin_limit: float
     ) -> int:
         """Wait for the end of a launcher, and return its exit code. For the arguments see `run`."""
-        must_stop, ended_at, started_at = False, None, time.monotonic()
+        must_stop, handed_over_at, started_at = False, None, time.monotonic()
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return launcher.wait(CHECK_EVERY)
             now = time.monotonic()
             # At first rank 0 writes only blanks, see `say_begun`.
-            if ended_at is None and self._exit_code_file.exists() and self._exit_code_file.read_text().strip():
-                ended_at = now
+            if handed_over_at is None and self._exit_code_file.exists() and self._exit_code_file.read_text().strip():
+                handed_over_at = now
             # At the start and at the end, the launcher can wait forever for a lost host.
-            if ended_at is not None and now - ended_at > end_limit:
+            if handed_over_at is not None and now - handed_over_at > end_limit:
                 launcher.kill()
             elif not self._has_begun() and now - started_at > begin_limit:
                 cure = f"Set {CONNECT} if they need more time."
@@ -177,7 +177,7 @@ class Supervisor:
                 launcher.kill()
             # Ask the ranks only once, because a second SIGUSR1 kills a rank that is stopping. A rank that has not begun
             # may not catch the signal, so a signal that came earlier waits until rank 0 has begun.
-            must_stop = must_stop or self.stopping or (ended_at is None and should_stop())
+            must_stop = must_stop or self.stopping or (handed_over_at is None and should_stop())
             if must_stop and not self._ranks_were_asked and self._has_begun():
                 self._ranks_were_asked = True
                 launcher.send_signal(signal.SIGUSR1)

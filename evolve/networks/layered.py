@@ -149,7 +149,7 @@ class LayeredBatch(base.SlotArrays):
 
     @property
     def can_give(self) -> bool:
-        """Whether other batches can take the columns: if the slots hold weights, and no factors."""
+        """Whether other batches can take the columns: the slots must hold weights, not factors."""
         return self._centre is None
 
     def columns_of(self, genomes: Genomes, seeds: Int64) -> tuple[Float32 | None, ...]:

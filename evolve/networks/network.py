@@ -387,7 +387,7 @@ class SlotArrays:
 
     @property
     def can_give(self) -> bool:
-        """Whether `give` is possible: if the columns have the same layout as in every other batch of this network."""
+        """Whether `give` is possible: the columns must have the same layout as in all batches of this network."""
         return True
 
     def give(self, other: "SlotArrays", sources: Slots, targets: Slots) -> None:

@@ -55,7 +55,7 @@ Stored = StoredRun | StoredChampion
 
 
 def check_begun(consequence: str, *runs: Stored) -> None:
-    """Raise RunError unless a run has a complete generation. consequence: such as "there is nothing to draw"."""
+    """Raise RunError if no run has a complete generation. consequence: such as "there is nothing to draw"."""
     if not any(run.num_generations for run in runs):
         paths = ", ".join(str(run.path) for run in runs)
         raise RunError(f"{paths}: no generation is complete yet, so {consequence}")

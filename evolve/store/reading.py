@@ -403,8 +403,8 @@ def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
         _LOG.warning("%s is left out: %s", error.filename, error.strerror)
 
     # `os.walk` does not follow symbolic links, so folders behind links come last. If a link leads to a folder inside
-    # the directory, the folder thus has its own name, and not the name of the link. (In Python 3.11 `rglob` raises an
-    # error if `stat` fails, as for a link to too long a name.)
+    # the directory, the folder thus has its own name, and not the name of the link. (In Python 3.11 `Path.rglob`
+    # raises an error if `stat` fails, for example because the target of a link has too long a name.)
     to_visit = [str(path)]
     # A link may lead to a folder above itself. So each folder is yielded once, and no folder above the directory.
     visited = {str(above) for above in Path(os.path.realpath(path)).parents}
