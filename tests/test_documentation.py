@@ -190,8 +190,10 @@ def calls(page):
 CALLS = [(page, command, arguments) for page in PAGES for command, arguments in calls(page)]
 
 
-def test_all_commands_are_called():
+def test_all_commands_are_called_and_in_the_table():
     assert {command for _, command, _ in CALLS} == set(COMMANDS)
+    rows = re.findall(r"^\| `([a-z]+)` \|", (ROOT / "docs" / "command-line.md").read_text(), re.M)
+    assert set(rows) >= set(COMMANDS)
 
 
 def parse_command(command, arguments):

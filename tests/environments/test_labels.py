@@ -1,21 +1,22 @@
 """Names fit the environments they are of."""
 
+import gymnasium
 import pytest
 from gymnasium import spaces
 
 from evolve import environments
 from evolve.config import EnvOptions
+from evolve.environments.exact import TASKS
 from evolve.environments.rendering import KNOWN_LABELS, labels
-
-LIFELONG = ("Cues", "Reversal", "Bandit", "TMaze")
 
 
 @pytest.mark.parametrize("family", KNOWN_LABELS)
 def test_as_many_names_as_numbers(family):
     versions = {"LunarLander": 3, "LunarLanderContinuous": 3, "BipedalWalker": 3, "BipedalWalkerHardcore": 3,
                 "InvertedPendulum": 5, "HalfCheetah": 5, "MountainCar": 0, "MountainCarContinuous": 0}  # fmt: skip
-    version, library = (0, "exact") if family in LIFELONG else (versions.get(family, 1), "gymnasium")
-    engine = environments.make(EnvOptions(id=f"{family}-v{version}", engine=library), 1)
+    own = [task for task in TASKS if task.rpartition("-v")[0] == family and task not in gymnasium.registry]
+    options = EnvOptions(id=own[0], engine="exact") if own else EnvOptions(id=f"{family}-v{versions.get(family, 1)}")
+    engine = environments.make(options, 1)
     seen, done = labels(engine.id, engine.observation_size, engine.action_size)
     assert (tuple(seen), tuple(done)) == KNOWN_LABELS[family]
     assert len(seen) == engine.observation_size

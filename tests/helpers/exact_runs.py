@@ -12,7 +12,7 @@ import h5py
 from evolve.cli.app import launch
 
 CLASSICAL = ["Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"]
-LIFELONG = ["Bandit-v0", "Cues-v0", "Reversal-v0", "TMaze-v0"]
+OWN = ["Bandit-v0", "Cues-v0", "Reversal-v0", "TMaze-v0"]
 WALKERS = ["BipedalWalker-v3", "BipedalWalkerHardcore-v3"]
 LANDERS = ["LunarLander-v3", "LunarLanderContinuous-v3"]
 SHORT = ("-p", 10, "-r", 2, "-g", 2, "-d", 4, "-s", 17, "--set", "env.max_episode_steps=50",
@@ -32,7 +32,7 @@ CHANGED = ("--set", "env.randomize={leg_1={choice=[-1,1]},leg_2={uniform=[0,1]},
            "--set", "env.kwargs={friction=1.0,changes_at=6,leg_1_later=0.5}")  # fmt: skip
 SETS = {
     "dag": (CLASSICAL[::2], ("-a", "dag", *PRUNE)),
-    "plastic": ([*CLASSICAL, *LIFELONG], (*PLASTIC, *PRUNE, *NORMALIZED)),
+    "plastic": ([*CLASSICAL, *OWN], (*PLASTIC, *PRUNE, *NORMALIZED)),
     "hebbian-lstm": (["CartPole-v1", "Cues-v0", "TMaze-v0"], ("-a", "hebbian-lstm", *PRUNE, *NORMALIZED)),
     "mlp": (["Pendulum-v1"], ("-a", "mlp", *OPENAI_ES)),
     "low-rank": (CLASSICAL[1:2], ("-a", "mlp", *OPENAI_ES, "--set", "strategy.perturbation_rank=1")),
