@@ -117,8 +117,8 @@ def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 
         options: The environment.
         slots: B, the number of episodes that the engine plays side by side.
         compiled: Whether native kernels step an exact task, if the kernels were built. Otherwise array operations step
-            it, and give the same bits. But these are slow for rigid bodies. So without kernels Gymnasium plays a task
-            with rigid bodies, provided that Box2D is installed and Gymnasium's task has all given settings.
+            it, and give the same bits. But these are slow for rigid bodies. So if the kernels were not built, Gymnasium
+            plays a task with rigid bodies, provided that Box2D is installed and its task has all given settings.
         threads: The number of threads in which EnvPool steps its environments.
 
     Raises:

@@ -253,8 +253,8 @@ def check_repeatable(engine: Engine, reuse: bool | str = "auto", slots: int = 2)
                     what_differs = "an episode changes another one of the same process"
                 raise InputError("env.id", expected, f"{engine.id}, where {what_differs}: {difference}", *cure)
         # A step may draw from a generator that the process shares, but so rarely that the steps above do not show this.
-        # So play further episodes, but not of environments that keep the contract for certain: an engine reuses only
-        # Gymnasium's own environments, unless the user sets `env.reuse`.
+        # So play further episodes. Gymnasium's own environments need none, because they keep the contract for certain:
+        # an engine reuses only these, unless the user sets `env.reuse`.
         if not engine.reuses or reuse is True:
             for seed in range(_SEED + 1, _SEED + _MORE_EPISODES):
                 if time.process_time() - cpu_begin > _MORE_SECONDS or time.perf_counter() - begin > PAIR_SECONDS:
@@ -495,7 +495,7 @@ def _encoded(value: Any) -> tuple[int, int]:
 
 
 def decode_metrics(encoded: Int64, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return each metric by name, as an array with the axes of `encoded` [axes of episodes, 2, M] before its last two.
+    """Return each metric by name: an array […], with one number for each episode. encoded: […, 2, M].
 
     The type of an array is the widest type in it: bool, int64 or float64; float64 if no episode has metrics. An episode
     that failed or was not played gets False, 0 or NaN.

@@ -91,7 +91,7 @@ class EnvPoolEngine:
             # EnvPool also expects the environment of each player, and here each environment has one player.
             pool.send({"action": actions[rows], "env_id": ids, "players": {"env_id": ids}})
         self._infos = []
-        row_of_id = np.empty(len(self._ids), np.intp)  # of the pool in the loop
+        row_of_id = np.empty(len(self._ids), np.intp)  # by the id of an environment in the current pool
         for pool, rows, ids in groups:
             received, reward, terminated, truncated, info = pool.recv()
             # A pool returns its environments in any order, with their ids.

@@ -43,7 +43,10 @@ def largest_crowd(task: AnyTask) -> int:
 
 
 def is_left_to_gymnasium(task: AnyTask) -> bool:
-    """Return whether Gymnasium plays a task: it has rigid bodies, Box2D is installed, and the kernels are not."""
+    """Return whether Gymnasium plays a task instead of this engine, for which rigid bodies are slow without kernels.
+
+    Box2D must be installed, and Gymnasium's environment must take all arguments of the task.
+    """
     return task.has_world and task.fits_gymnasium and not native.available() and find_spec("Box2D") is not None
 
 
@@ -78,7 +81,8 @@ class CompiledSlots:
     Args:
         task: The task.
         slots: B.
-        per_call: The number of slots that a call of the kernel steps: a multiple of `slots_per_call`, its default.
+        per_call: The number of slots that a call of the kernel steps: a multiple of `slots_per_call(task)`, by default
+            this number.
 
     Attributes:
         address: The address of the structure that the kernels receive.
@@ -92,12 +96,12 @@ class CompiledSlots:
             cure = "Raise the limit, ulimit -s, or call threading.stack_size(2**20) before the thread begins."
             raise InputError("env.engine", expected, f"{native.stack_bytes() // 1024} kB", cure)
         self._lanes = lanes = native.lanes()
-        self._slots_per_call = slots_per_call(task) if per_call is None else per_call
-        calls = ceil_div(slots, self._slots_per_call)
-        tiles = calls * (self._slots_per_call // lanes)
+        self._per_call = slots_per_call(task) if per_call is None else per_call
+        calls = ceil_div(slots, self._per_call)
+        tiles = calls * (self._per_call // lanes)
         O, A, S = task.observation_size, task.action_size, task.state_size
-        # Slot t · lanes + l is lane l of tile t. The lanes are the last axis, so that one number of all lanes is in
-        # consecutive places of the memory, as a kernel needs it.
+        # Slot t · lanes + l is lane l of tile t. A kernel loads the same number of all lanes at once, so these are side
+        # by side in memory: the lanes are the last axis. If states are worlds, `_states` holds only their parameters.
         self._states = np.zeros((tiles, S, lanes))
         self._seeds, self._steps = np.zeros(tiles * lanes, np.int64), np.zeros(tiles * lanes, np.int64)
         self._outputs = np.zeros((tiles, A, lanes), np.float32)
@@ -115,7 +119,7 @@ class CompiledSlots:
             self.active,
         )  # fmt: skip
         addresses = (array.ctypes.data for array in arrays)
-        self._structure = TaskStructure(O, A, S, task.step_limit, *addresses, self._slots_per_call)
+        self._structure = TaskStructure(O, A, S, task.step_limit, *addresses, self._per_call)
         self.address = ctypes.addressof(self._structure)
         self._begin = native.bind(f"{task.kernel}_begin", [ADDRESS, INT64])
         self._step = native.bind(f"{task.kernel}_step", [ADDRESS, INT64])
@@ -145,8 +149,8 @@ class CompiledSlots:
 
         # A call of the kernel advances the step counts of all its slots, and all states except inactive worlds. So if a
         # call has inactive slots, save the states and counts, and restore those of the inactive slots afterwards.
-        num_active = np.bincount(slots // self._slots_per_call)  # of each call
-        is_partial = ((num_active > 0) & (num_active < self._slots_per_call)).any()
+        num_active = np.bincount(slots // self._per_call)  # of each call
+        is_partial = ((num_active > 0) & (num_active < self._per_call)).any()
         saved = (self._states.copy(), self._steps.copy()) if is_partial else None
         for call in np.flatnonzero(num_active).tolist():
             self._step(self.address, call)

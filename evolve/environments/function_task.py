@@ -36,7 +36,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         TypeError: The function does not take these keyword arguments.
     """
 
-    # Only **kwargs may be passed by keyword, because the function may have arguments with the names of the others.
+    # The first four arguments are positional only, because an argument of the function may have the same name.
     def __init__(self, episode: Episode, observation_size: int, action_size: int, name: str, /, **kwargs: Any) -> None:
         function = f"{getattr(episode, '__module__', '')}.{getattr(episode, '__qualname__', type(episode).__name__)}"
         self._title = f"{function} ({name})"

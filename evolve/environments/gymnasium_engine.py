@@ -158,7 +158,8 @@ class GymnasiumEngine:
                 raise
             except BaseException as error:  # not only Exception, see `step`
                 self._note_fault(slot, error)
-                # The next step ends this episode. Before that, its network sees this row once.
+                # The next step finds no environment in the slot, and ends this episode. Before that, its network sees
+                # this row once.
                 observations[slot] = 0
                 if self._ends_run(error):
                     self._reset_hung = True

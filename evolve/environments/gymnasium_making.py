@@ -82,7 +82,8 @@ def maker(options: EnvOptions) -> Callable[..., _Env]:
         module, _, name = options.id.rpartition(":")
         _import_if_possible(module)
         # Import the environment's module, too. It may import MuJoCo, which `_mujoco_warnings_once` needs before the
-        # first object is made. But leave Box2D to Gymnasium: if pygame is missing, only the first import says so.
+        # first object is made. But do not import Box2D's modules before Gymnasium does: if pygame is missing, only the
+        # first import raises the error that says so, and an error is ignored here.
         entry_module = _entry_module(name)
         if not entry_module.startswith("gymnasium.envs.box2d"):
             _import_if_possible(entry_module)
@@ -185,8 +186,8 @@ def _named_object(env_id: str) -> Callable[..., Any] | None:
         return None
     spec = registered(name)
     # If a user's class has the name of an environment of Gymnasium, such as Pendulum, the id names the class.
-    is_users = not str(getattr(named, "__module__", "")).startswith(_GYMNASIUM)
-    return named if spec is None or (is_users and str(spec.entry_point).startswith(_GYMNASIUM)) else None
+    is_from_user = not str(getattr(named, "__module__", "")).startswith(_GYMNASIUM)
+    return named if spec is None or (is_from_user and str(spec.entry_point).startswith(_GYMNASIUM)) else None
 
 
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
@@ -230,7 +231,7 @@ def _wrapper_cure(error: BaseException, module: str, class_name: str, env_module
     env_module: The module of the environment, or "".
     """
     similar = ""
-    # If an import inside the module has failed, `sys.modules` does not hold the module.
+    # If the module itself was imported, the class is missing or no wrapper, or its import on demand has failed.
     if module in sys.modules:
         if isinstance(error, ModuleNotFoundError):
             return (f"{module} imports {error.name}: install it.",)
@@ -380,6 +381,7 @@ def _arguments_error(options: EnvOptions, message: str, lacks_argument: bool) ->
         message: The message of the constructor.
         lacks_argument: Whether the message says that an argument is missing.
     """
+    # `blamed` is the name of the refused argument, or the whole message if it does not name the argument in this way.
     unexpected = re.search(r"unexpected keyword argument '(\w+)'", message)
     blamed = unexpected[1] if unexpected else message
     # Films and windows add `render_mode`, so the user may not have set it.

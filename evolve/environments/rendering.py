@@ -86,7 +86,7 @@ GYMNASIUM_INDICES = {
     "MountainCarContinuous-v0": [0, 1],
     "Pendulum-v1": [0, 3],
 }
-"""For each task of classic control: the indices in its state [S] of the numbers in Gymnasium's `state`."""
+"""For each task of classic control: the indices in its state [S] of the numbers that make up Gymnasium's `state`."""
 _WIDTH = 20.0  # the width of Gymnasium's pictures of a walker, in meters
 _MUJOCO_BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}
 """Values of the variable MUJOCO_GL with which MuJoCo needs no display, each with the library that it needs."""

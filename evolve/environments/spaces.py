@@ -308,7 +308,7 @@ def check_observation(space: Space, observation: Any) -> None:
             raise ValueError(f"{values.tolist()!r}, which is outside the integers {first.tolist()} to {last.tolist()}")
     elif values.dtype.kind in "cSU":  # a conversion to real numbers drops an imaginary part, and reads texts
         raise ValueError(f"the type {values.dtype}, not real numbers")
-    # The environment has probably divided an 8-bit image with fractions by 255, and it must not be divided again.
+    # If an 8-bit image has fractions, the environment has probably divided it by 255. The encoder would divide again.
     elif divisor_of(space) != 1 and values.dtype.kind == "f" and (values != np.floor(values)).any():
         fraction = values[values != np.floor(values)].flat[0]
         raise ValueError(f"{fraction:g} in a space of {space.dtype}, whose values are divided by {divisor_of(space)}")

@@ -49,7 +49,7 @@ def exact_task(options: EnvOptions) -> AnyTask:
         if name not in task_class.randomizable:
             expected = f"a setting of {options.id} that can be drawn for each episode"
             known = f": {', '.join(task_class.randomizable)}" if task_class.randomizable else ", and it has none"
-            # Gymnasium plays the same episodes of a task with a world, and can randomize any argument.
+            # If a task has rigid bodies, Gymnasium plays the same episodes, and can randomize any argument.
             alternative = ("Or use ", gymnasium, ".") if task_class.has_world else ()
             raise InputError(f"env.randomize.{name}", expected + known, name, *alternative)
         # The valid values of a setting are a range. So if two bounds are valid, all values between them are.
@@ -67,6 +67,7 @@ def without_defaults(options: EnvOptions) -> EnvOptions:
     if task_class is None or not task_class.own_options:
         return options
     defaults = task_class.options_class().model_dump(include=set(task_class.own_options))
+    # Settings that Gymnasium's task also has are not in `defaults`, so they stay.
     kwargs = {name: value for name, value in options.kwargs.items() if defaults.get(name) != value}
     # Also leave out a distribution that can only draw the default.
     possible = {name: set(bounds_or_choices(distribution)) for name, distribution in options.randomize.items()}

@@ -164,7 +164,7 @@ class BipedalWalkerOptions(Options):
 
 
 def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
-    """Draw an episode's ground into a record of `frames.WORLD`; return the hull's first push, a force in x in N."""
+    """Draw an episode's ground into a record of `frames.WORLD`; return the horizontal force of the first push."""
     generator = Pcg64.seeded(seed)
     terrain = draw_terrain(generator, hardcore, float(_parameter(state, "obstacles")))
     skip_clouds(generator)
@@ -258,7 +258,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         states["gravity"] = _parameter(states, "gravity").astype(np.float32)
         ground_friction = _parameter(states, "friction").astype(np.float32)
         body_frictions = np.array([HULL_FRICTION, *[LEG_FRICTION] * 4], np.float32)
-        # The last axis is for the two coefficients of a body. They are equal, because this ground has no base edges.
+        # A body has two coefficients (the last axis) for two kinds of ground. They are equal: here all ground is alike.
         states["body"]["friction"] = np.sqrt(ground_friction[:, None] * body_frictions)[..., None]
         states["body"]["force"][:, 0, 0] = pushes
         # Gymnasium's first step has actions of 0, so the motors have no torque.

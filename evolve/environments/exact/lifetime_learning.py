@@ -329,15 +329,15 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         """Walk, turn, or return home after an end or a crash."""
         best_end, position, turns, trial = states[:4]
         output = outputs[:, 0]
-        turns_right = output > _TURN_THRESHOLD
-        turns_any_way = turns_right | (output < -_TURN_THRESHOLD)
+        is_right_turn = output > _TURN_THRESHOLD
+        is_turn = is_right_turn | (output < -_TURN_THRESHOLD)
         at_junction = self._at_junction(position)
         at_end = position == self._end
         # The network has to turn at a junction, and only there.
-        crash = ~at_end & (position > 0) & (at_junction != turns_any_way)
+        crash = ~at_end & (position > 0) & (at_junction != is_turn)
         goes_home = at_end | crash
         # With this step's turn, `turns` is the number of the end to which the way leads.
-        turns = np.where(at_junction, 2.0 * turns + turns_right, turns)
+        turns = np.where(at_junction, 2.0 * turns + is_right_turn, turns)
         end_reward = np.where(position + 1 == self._end, np.where(turns == best_end, 1.0, 0.2), 0.0)
         reward = np.where(crash, -0.4, np.where(at_end, 0.0, end_reward))
         next_trial = trial + 1.0
@@ -361,7 +361,11 @@ class TMaze(_OneOutputTask[TMazeOptions]):
         return (position > 0) & (position % (self.options.corridor + 1) == 0)
 
     def _switched(self, best_end: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
-        """Return [k]: the best end in trials [k], from the end before. switches: [n, k], the trials of all switches."""
+        """Return [k]: the best end in trial `trial` [k] of each episode.
+
+        best_end: [k], the best end in the trial before.
+        switches: [n, k], the trials of all switches.
+        """
         num_others = float((1 << self.options.turns) - 1)
         for number, switch_trial in enumerate(switches):
             # The new best end is 1 … num_others places after the old one; end 0 follows the last end. The draws before

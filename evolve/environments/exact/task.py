@@ -55,7 +55,7 @@ class Draws:
     steps: Int64
 
     def number(self, index: int) -> Float64:
-        """Return [k]: for each episode, the random number with an index below DRAWS_TO_BEGIN, for its beginning."""
+        """Return [k]: random number `index` of each episode; `index` is below DRAWS_TO_BEGIN."""
         return draws(self.seeds, np.full_like(self.seeds, index))
 
     def between(self, index: int, low: float, high: float) -> Float64:
@@ -94,7 +94,7 @@ class ExactTask(Generic[OptionsT]):
     discrete: ClassVar[bool] = True
     """Whether an action is the index of the largest output, not a vector of numbers."""
     action_bound: ClassVar[float | None] = 1.0
-    """If actions are vectors: the largest action, if they are bounded numbers; None if they are only -1, 0 or 1."""
+    """The largest number in an action that is a vector; None if its numbers are only -1, 0 or 1."""
     fps: ClassVar[float] = 50.0
     """Steps per second, for films."""
     randomizable: ClassVar[tuple[str, ...]] = ()
