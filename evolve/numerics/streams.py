@@ -216,7 +216,7 @@ def philox_keys(seed: int | Int64, purpose: Purpose | str, generation: int, cand
     spawn_keys[:, 0] = purpose_number(purpose)
     spawn_keys[:, 1] = generation
     spawn_keys[:, 2] = candidates
-    # A Philox key has two words of 64 bits. NumPy makes each of two words of 32 bits, the lower half first.
+    # A Philox key has two words of 64 bits. NumPy joins two words of 32 bits to one, the lower half first.
     return first_words(seed, spawn_keys, 4).astype("<u4", copy=False).view("<u8")
 
 
@@ -246,7 +246,7 @@ def draws(seeds: Int64, positions: Int64) -> Float64:
         seeds: [k], the seeds of the episodes' environments.
         positions: [k], the position of each random number in the stream of its episode.
     """
-    # The stream is `np.random.Philox(key=[seed, DRAWS_KEY])`. Each value of its counter gives four words, from 1 on.
+    # The stream is `np.random.Philox(key=[seed, DRAWS_KEY])`. Each value of its counter, from 1 on, gives four words.
     words = _philox((positions // 4 + 1).astype(np.uint64), seeds.astype(np.uint64))
     return to_open_interval(np.choose(positions % 4, words))
 

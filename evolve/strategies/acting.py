@@ -201,8 +201,9 @@ class Paths:
             flows = [neurons.copy() for neurons in ends]
             for (block, *_), strength in steps:
                 rows, columns = strength.shape
-                # A recurrent connection passes on the flow of the earlier round: its paths have one such connection
-                # less.
+                # Sources are numbered from the observation on, so the output of layer l is source l + 1. A recurrent
+                # connection reads the output of its own or a later layer. It passes on the flow of the earlier round:
+                # those paths have one recurrent connection less.
                 incoming = earlier if block.source > block.layer else flows
                 if forwards:
                     flows[block.layer + 1][:columns] += ordered_sum(incoming[block.source][:rows] * strength.T)

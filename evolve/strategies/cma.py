@@ -165,7 +165,7 @@ class CmaState:
 
 
 class _CmaRates:
-    """The constants of cma-es, with the names of the formulas at the top of this module. weights: w_i [P]."""
+    """The constants of cma-es, named as in the formulas at the top of this module. `weights` holds the w_i [P]."""
 
     def __init__(self, n: int, population: int) -> None:
         self.n = n
@@ -310,7 +310,7 @@ def _next_paths(
     generations = state.progress.generations + 1
     p_sigma = (1 - c_sigma) * state.p_sigma + math.sqrt(c_sigma * (2 - c_sigma) * mu_eff) * whitened
     d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma
-    ratio = norm(p_sigma) / (math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)))
+    ratio = norm(p_sigma) / (math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)))  # ‖p_σ‖/χ
     # p_σ begins at 0, so its length is too small in the first generations.
     start_correction = math.sqrt(1 - _power(1 - c_sigma, 2 * (generations + 1)))
     h = 1.0 if ratio / start_correction < 1.4 + 2 / (n + 1) else 0.0
@@ -334,7 +334,7 @@ class SepCmaState(CmaState):
 
 
 class _SepRates:
-    """The constants of sep-cma-es, with the names of the formulas at the top of this module. weights: w_i [mu]."""
+    """The constants of sep-cma-es, named as in the formulas at the top of this module. `weights` holds the w_i [mu]."""
 
     def __init__(self, n: int, population: int) -> None:
         self.n = n
@@ -402,7 +402,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         rows_of_total, connections = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))
-        # A stream has a deviate for each connection, and none for an absent one. So `first` counts connections.
+        # A stream has deviates only for the n connections, so `first` is a number among them, and not a column.
         total[rows_of_total] = moments_about_centre(
             state.mean[connections],
             np.sqrt(state.covariance[connections]),

@@ -62,7 +62,7 @@ class MapElitesOptions(Options):
 
     descriptors: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=8)] = (ACTING,)
     """The numbers that describe a candidate: names in env.metrics, "acting_connections" or "connections". Children have
-    the connections of a parent, so without metrics most networks have a single cell."""
+    the connections of a parent, so without metrics most networks fill a single cell."""
     cells: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = ()
     """The number of cells along each descriptor; by default 16."""
     bounds: Annotated[tuple[Range, ...], Field(strict=False)] = ()
@@ -178,7 +178,7 @@ class MapElites(contract.Strategy[Archive]):
 
     @staticmethod
     def validate(options: MapElitesOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout without weights, settings that do not fit together, and one without effect."""
+        """Raise InputError for a layout without weights, and settings that contradict each other or have no effect."""
         contract.require_evolved_weights(layout, "map-elites")
         if options.sigma != MapElitesOptions().sigma and not options.emitters:
             raise InputError("strategy.emitters", "1 or more, if there is a sigma", options.emitters)
@@ -321,7 +321,7 @@ class MapElites(contract.Strategy[Archive]):
 
         def stored_emitter(number: int) -> Emitter:
             own_arrays = {name: array[number] for name, array in stacked.items()}
-            return contract.state_of(Emitter, own_arrays, "emitters_", {"W": W, "n": W})
+            return contract.state_of(Emitter, own_arrays, "emitters_", {"W": W, "n": W})  # n = W, see `_cma_of`
 
         return tuple(map(stored_emitter, range(K)))
 
@@ -345,6 +345,7 @@ class MapElites(contract.Strategy[Archive]):
         elite_fitness = np.append(self.outcome(before)["archive"], np.nan)[cells]
         has_cell = (cells >= 0) & ~np.isnan(fitness)
         finds_empty = has_cell & np.isnan(elite_fitness)
+        # In an empty cell the fitness takes the place of the gain.
         with np.errstate(invalid="ignore"):  # infinite minus infinite is NaN: no gain
             gain = np.where(finds_empty, fitness, fitness - elite_fitness)
         gain = np.where(has_cell & ~np.isnan(gain), gain, -np.inf)

@@ -81,7 +81,7 @@ def fronts_of(values: Float64) -> Int64:
     no_worse = np.ones((K, K), np.bool_)  # [i, j]: known row i is at least as good as known row j in every column
     for column in values[known].T:
         no_worse &= column[:, None] >= column
-    # Row i dominates row j if i is no worse, and j is worse or, if both are equal, comes later. `tri`: whether j ≤ i.
+    # Row i dominates row j if i is no worse, unless both are equal and j ≤ i, see `np.tri`.
     dominates = no_worse & ~(no_worse.T & np.tri(K, dtype=np.bool_))
     num_dominators = np.count_nonzero(dominates, axis=0)
     fronts: Int64 = np.full(n, n, np.int64)
@@ -163,7 +163,7 @@ class FrontState:
 def first_front(state: FrontState) -> Int64:
     """Return the rows of the parents that no other parent dominates, in ascending order of their first measure.
 
-    Of parents with equal measures, the higher mean fitness comes first, and then the lower candidate number.
+    Of parents with equal first measures, the higher mean fitness comes first, and then the lower candidate number.
     """
     rows = np.flatnonzero(state.fronts == 0)
     # The last key of `lexsort` counts first.
@@ -257,8 +257,8 @@ class Nsga2(Elitist[FrontState]):
         parents, trusted = state.parents, self._options.trusted
         finite = parents.score[among][np.isfinite(parents.score[among])]
         median = float(np.median(finite)) if len(finite) else 0.0
-        # Do not exclude parents with few evaluations: the oldest parents are often trivial networks, which no genome
-        # dominates because they have so few connections.
+        # Do not exclude parents with few evaluations. The parents with the most evaluations are often trivial networks:
+        # they stay because no genome dominates networks with so few connections.
         completed = (parents.total + (trusted - parents.count) * median) / trusted
         scores = np.where(parents.count < trusted, completed, parents.score)
         return parents.genomes.take(among[contract.ranking(scores[among])[:1]])

@@ -22,8 +22,8 @@ pairs and a vector ε_i ~ N(0, I) for each pair:
 
 With `perturbation_rank` = r the part of ε_i for a matrix [a, b] of weights is the product 1/√r A_i B_iᵀ. The elements
 of A_i [a, r] and B_i [b, r] are ~ N(0, 1). The product is from Sarkar et al., "Evolution Strategies at the Hyperscale"
-(2025, EGGROLL). Its elements have variance 1, too, so the formula of g stays. Biases keep full rank. So does a matrix,
-unless the product needs fewer random numbers: r(a + b) < a b.
+(2025, EGGROLL). Its elements have variance 1, too, so the formula of g stays. Biases have full rank. A matrix, too, has
+full rank, unless the product needs fewer random numbers: r(a + b) < a b.
 
 `tell` computes ε_i as (w_2i - w_{2i+1})/(2σ), from the float32 weights w that were evaluated. θ, m, v are float64. Sums
 have the order of the pairs. The champion is θ̄, an exponential average of θ, in which the past has the weight
@@ -258,8 +258,7 @@ class OpenAiEs(base.EvolutionStrategy[OpenAiEsState]):
         else:
             # m is the velocity, and v is not used. ClipUp ignores the length of a gradient, so `divisor` is not needed.
             # The velocity is a whole step, but the loop below multiplies each step by α, so divide by α here.
-            # `validate` refuses a decay to α = 0, but runs of earlier versions may have decayed so far: their centre
-            # stays.
+            # `validate` refuses a decay to α = 0. If α is 0 in a run of an earlier version, its centre does not move.
             m, v = base.ClipUp(o.beta1, o.max_speed).velocity(state.m, total, now.learning_rate), state.v.copy()
             step = m / (now.learning_rate or 1.0)
         # Decoupled weight decay: the loop below adds the decay to the step, and not to the gradient.

@@ -94,7 +94,7 @@ def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.in
     """Return [children]: the rank in the pool of each child's parent, by linear rank selection."""
     # Integers, because they have no rounding errors: every machine selects the same parents.
     cumulative = np.cumsum(np.arange(pool_size, 0, -1))
-    # Of the numbers below cumulative[-1], pool_size - r select rank r.
+    # Of the whole numbers below cumulative[-1], exactly pool_size - r numbers select rank r.
     return np.searchsorted(cumulative, stream.below(int(cumulative[-1]), children), side="right")
 
 

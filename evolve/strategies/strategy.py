@@ -429,8 +429,8 @@ class ChangedLayout:
     batched_init = False  # `init` takes the stream of one candidate, see `GenomeLayout`
 
     def __getattr__(self, name: str) -> Any:
-        # `copy` and `pickle` look up `__setstate__` on a new object that has no layout yet. Do not look up the layout
-        # again and again.
+        # `copy` and `pickle` look up `__setstate__` on a new object that has no layout yet. Without this check,
+        # `self.layout` below would call this method again without end.
         if name == "layout":
             raise AttributeError(name)
         return getattr(self.layout, name)
