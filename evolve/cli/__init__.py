@@ -49,8 +49,8 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
         print(f"evolve.{command}: the current directory was removed. Change to another directory.", file=sys.stderr)
         sys.exit(2)
     if "" not in sys.path and here not in sys.path:
-        # The module of `-e module:Env-v0` may be here, see `errors.import_user_module`. It comes last, because a folder
-        # from a stranger may have files with the names of Python's modules.
+        # The module of `-e module:Env-v0` may be here, see `errors.import_user_module`. The directory comes last,
+        # because a folder from a stranger may have files with the names of Python's modules.
         sys.path.append(here)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports prints no traceback
@@ -60,7 +60,7 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-@cache  # because a second `gc.freeze` would also exempt garbage from collection
+@cache  # because a later call for the same modules would only exempt garbage from collection
 def import_and_freeze(*modules: str) -> list[Any]:
     """Import modules and return them. Imported objects stay alive, so the garbage collector never scans them."""
     gc.disable()

@@ -136,8 +136,8 @@ class StopFlag:
     def read_signal(self) -> int | None:
         """Return the first signal; None before it.
 
-        After the first signal, a call restores the usual effect of all signals, so that the next one ends the process.
-        A rank with a supervisor waits with this until the request of the first signal is over.
+        After the first signal, a call also restores the usual effect of all signals, so that the next signal ends the
+        process. In a rank with a supervisor, it restores nothing before the request of the first signal is over.
         """
         if self._first is not None and not self._is_in_first_request():
             self._stop_catching()
@@ -155,7 +155,7 @@ class StopFlag:
         if received is None:
             return "the time limit" if time.monotonic() > self._deadline else None
         if supervision.is_supervised() and received == signal.SIGUSR1:
-            return "a signal"  # the supervisor has printed its name
+            return "a signal"  # the supervisor has printed the name of the signal
         return signal.Signals(received).name
 
     def check(self, where: str = "") -> None:
@@ -284,7 +284,7 @@ def _module_of(name: str) -> Any:
 
 def _prepare_streams() -> None:
     """Open missing standard streams, escape characters that cannot be encoded, and let writes to stderr never fail."""
-    # In this order each stream gets its usual descriptor. Libraries write their messages to descriptor 2.
+    # `open` takes the lowest free descriptor, so in this order the streams get 0, 1 and 2. Libraries write to 2.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:  # closed before this process began
@@ -314,7 +314,7 @@ def _run_in_ranks(command: str, argv: list[str]) -> int | None:
             return None
 
         def amount() -> Work:
-            # 2 or more workers start at once. Rank 0 then compares their number with the work, see `_say_if_idle`.
+            # 2 or more workers start whatever the work is. Only rank 0 compares it with their number: `_say_if_idle`.
             return _module_of(command)._work(unparsed) if options.workers in ("auto", 1) else Work()
 
         count = count_workers_to_start(options.workers, amount, "--workers", "a command")
@@ -382,7 +382,9 @@ def _run_on_this_rank(name: str, argv: list[str], body: Body | None) -> int:
         elif transport.rank == lowest_left:
             print_error(name, error)
         else:
-            transport.leave(1)  # a launcher may hang, or lose the exit code, if two ranks ask it to abort
+            # A launcher may hang, or lose the exit code, if two ranks ask it to abort. So end this process here, unless
+            # this MPI does not survive that: then `leave` does nothing.
+            transport.leave(1)
         transport.abort(1)
         return 1
 

@@ -175,7 +175,7 @@ def _cells(ranked: ranking.RankedRow) -> dict[str, str]:
 def summary(file: ContestFile) -> str:
     """Return the result of one machine: the table, the legs of the fastest row, the benchmark of 2020, and the line."""
     best = file.best
-    # The score is a median of all repeats, so take the same median of each leg.
+    # The score is the median of all repeats, so take the median of each leg, too.
     seconds_of_legs = {leg: results.score([repeat.legs[leg] for repeat in best.repeats]) for leg in file.legs}
     legs = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in seconds_of_legs.items())
     steps = sum(leg.steps for leg in file.legs.values())
@@ -269,7 +269,7 @@ def _validate(app: App, options: argparse.Namespace) -> int:
 
 
 def _measure_rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRow], int]:
-    """Measure all rows. Return them, and 0 or the exit code of the job that failed: the rows before it are returned.
+    """Measure all rows; return them and 0. If the job of a row fails, return the rows before it, and its exit code.
 
     Raises DifferentWorkError if digests differ.
     """
@@ -282,13 +282,13 @@ def _measure_rows(app: App, options: argparse.Namespace) -> tuple[list[ContestRo
     rows: list[ContestRow] = []
     for workers, backend in planned:
         _say(f"{_in_words([(workers, backend)])}:")
-        row = run_job(supervisor, options.size, workers, backend, options.unverified)
-        if isinstance(row, int):
-            return rows, row
-        rows.append(row)
+        measured = run_job(supervisor, options.size, workers, backend, options.unverified)
+        if isinstance(measured, int):  # the exit code of a failed job
+            return rows, measured
+        rows.append(measured)
         # The times of two rows can be compared only if both rows did the same work.
-        if difference := results.leg_difference(rows[0].legs, row.legs):
-            raise session.DifferentWorkError(f"different work: {row.title} against {rows[0].title}: {difference}.")
+        if difference := results.leg_difference(rows[0].legs, measured.legs):
+            raise session.DifferentWorkError(f"different work: {measured.title} against {rows[0].title}: {difference}.")
     return rows, 0
 
 

@@ -111,7 +111,7 @@ def _is_final(outcome: Outcome, is_first: bool, reclaims_host: bool) -> bool:
     # that ranks of an earlier attempt still lock the run file.
     if outcome.code == InputError.exit_code:
         return is_first
-    # `evolve launch` itself has stopped the ranks, to start them again with a lost host.
+    # Not final: this process has stopped the ranks, to start them again with a host that is available again.
     return not (reclaims_host and outcome.code == Stopped.exit_code)
 
 
@@ -181,11 +181,11 @@ class Launch:
             self._ssh = ["ssh"]
         else:
             self._ssh = command_words("--ssh", "ssh" if options.ssh is None else options.ssh)
-        # The limit of processes is for this machine.
+        # The number of processes is limited only if all of them run on this machine.
         if is_local and not self._is_allocated:
             slots = sum(host.slots for host in self._all_hosts)
             check_not_too_many("--ranks" if options.ranks else "--hostfile", options.ranks or slots)
-        # Unused if `_is_allocated`: `start` then leaves out no host and takes none back.
+        # If `_is_allocated`, `start` does not call `choose`. So no host is left out, and none can be taken back.
         self._available_hosts = AvailableHosts(self._all_hosts, self._ssh, _say)
         self._supervisor = Supervisor(_say)
         self.reclaims_host = False

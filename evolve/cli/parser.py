@@ -1,4 +1,4 @@
-"""Parses command lines, words their errors, and suggests the next command.
+"""Parses command lines, explains errors in them, and suggests the next command.
 
 `Parser` is the class of every command's parser. `changes_of` and `genome_choice_of` turn parsed options into the
 changed settings and the genome of a champion. `how_to_resume` and `steps_after` return command lines for the user.

@@ -80,8 +80,8 @@ def _summarize(app: App, progress: ReportProgress, run: StoredRun, with_film: bo
 def path_for(runs: Sequence[PlannedRun]) -> Path:
     """Return the path of the page about runs, in the directory that contains all their files.
 
-    If other jobs, as of an array, have written runs to the same directories, the name of the page has the seeds of
-    `runs`. So each job has its own page.
+    If other jobs, such as tasks of a SLURM array, have written runs to the same directories, the name of the page has
+    the seeds of `runs`. So each job has its own page.
     """
     # Relative paths without a common directory have the common path "".
     directory = Path(os.path.commonpath([run.path.parent for run in runs]) or ".")

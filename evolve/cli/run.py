@@ -44,7 +44,7 @@ from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
 
 _ACTIONS = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
-_HINT_SECONDS = 10.0  # the longest time in which `_can_film` may make and close an environment
+_CAN_FILM_SECONDS = 10.0  # the longest time in which `_can_film` may make and close an environment
 _HINT_ON_LOST_WORKERS = (
     "if a worker is lost, this run ends; complete generations are kept, and --resume continues it. (With mpirun "
     "--with-ft ulfm the run would go on without the worker.)"
@@ -320,7 +320,7 @@ def _can_film(env: EnvOptions) -> bool:
         return environments.is_drawable_task(env.id)
     # The run has succeeded, so an environment that now fails must not end this command, and neither must one that hangs
     # in Python. Only a hang in C ends the command, with a traceback.
-    with suppress(InputError, EpisodeTimeout), Watchdog(min(_HINT_SECONDS, env.max_episode_seconds), fatal=True):
+    with suppress(InputError, EpisodeTimeout), Watchdog(min(_CAN_FILM_SECONDS, env.max_episode_seconds), fatal=True):
         return env.engine == "envpool" or environments.declares_frames(env)
     return True
 

@@ -54,7 +54,7 @@ def _parser() -> Parser:
     add("-g", "--generation", type=int, default=0, metavar="G", help=measured)
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
     add("--ranks", type=int, nargs="+", default=[3], metavar="R", help="ranks: a coordinator and R - 1 workers (3)")
-    pairs = "pairs of measurements, with --sleep-env single ones (3); 0: measure only the start and the networks"
+    pairs = "pairs of measurements, or single measurements with --sleep-env (3); 0: only the start and the networks"
     add("--pairs", type=int, default=3, metavar="N", help=pairs)
     sleep = "measure only the scheduling: episodes sleep for SECONDS on average (0.03), so ranks may outnumber cores"
     add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", help=sleep)

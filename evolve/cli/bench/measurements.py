@@ -287,8 +287,9 @@ def schedule(words: Sequence[str], ranks: int, pairs: int, stop: StopFlag) -> li
     """Measure the training loop `pairs` times with environments that only sleep; return a row for each measurement.
 
     The return of an episode is the time that it slept. `ideal_seconds` is the time of workers that never wait.
-    `list_seconds` is the time of Graham's list scheduling (1966): a scheduler without cost, after which some workers
-    wait for the last episodes. `ratio` is `ideal_seconds` divided by the measured time. Raises RunError and Stopped.
+    `list_seconds` is the time of Graham's list scheduling (1966): the scheduling costs no time, but at the end, some
+    workers wait for the last episodes. `ratio` is `ideal_seconds` divided by the measured time. Raises RunError and
+    Stopped.
     """
     rows = []
     for _ in range(pairs):
@@ -393,10 +394,10 @@ def engine_rows(experiment: Experiment, path: Path) -> list[dict[str, Any]]:
         if engine == "exact" and not native.available():
             continue
         try:
-            other = prepare(config.with_section("env", engine=engine))
-        except InputError:
+            in_engine = prepare(config.with_section("env", engine=engine))
+        except InputError:  # this engine lacks the environment
             continue
         candidates = range(min(config.population, math.ceil(_LEAST_EPISODES[engine] / config.episodes)))
-        steps, seconds = environments.replay(*record_episodes(other, run, candidates), time.process_time)
+        steps, seconds = environments.replay(*record_episodes(in_engine, run, candidates), time.process_time)
         rows.append({"engine": engine, "steps": steps, "microseconds": seconds / steps * 1e6})
     return sorted(rows, key=lambda row: row["microseconds"])
