@@ -169,7 +169,7 @@ class EpisodeTimeout(BaseException):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal has asked this process to stop while code of an environment runs, which this exception interrupts."""
+    """Interrupts code of an environment, after a signal has asked this process to stop."""
 
 
 FAILURES = (Exception, SystemExit, EpisodeTimeout)

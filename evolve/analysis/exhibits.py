@@ -220,7 +220,7 @@ def film(
     video.check_library()
     drawn_experiment, remark = video.drawable(experiment)  # a remark if the film shows Gymnasium in place of EnvPool
     check_begun("there is no champion", run)
-    # The remark, which names Gymnasium, is in the title of the `Film`, but not in its pictures.
+    # The title of the `Film` has the whole remark. The pictures have no space for it, and only say "in Gymnasium".
     title_changes = f", {changes}" if changes else ""
     picture_changes = f", in Gymnasium{title_changes}" if remark else title_changes
     # Choose the episode of each genome.

@@ -56,7 +56,7 @@ def start(command: str, argv: list[str] | None = None) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports prints no traceback
     (app,) = import_and_freeze("evolve.cli.app")
     code = app.launch(command, argv)
-    app.ensure_exit(code)
+    app.ensure_exit(code)  # ends the process later if a thread of an environment blocks `sys.exit`
     sys.exit(code)
 
 

@@ -63,7 +63,7 @@ def reload(
     """
     changes = dict(env or {})
     config = config_of(run)
-    # With another id, an engine among the changes belongs to the environment of this id, and not to the file's.
+    # If the changes name another environment, their engine is for that environment. Otherwise it is for the file's.
     keeps_id = changes.get("id", config.env.id) == config.env.id
     if keeps_id:
         engine = changes.pop("engine", engine)
@@ -72,9 +72,8 @@ def reload(
         # Apply engine and changes together, because the changes may drop arguments that the engine does not take.
         config = config.with_env_changes({**(changes if keeps_id else {}), "engine": engine})
         if isinstance(run, StoredChampion) and not trains:
-            # The engine need not take the settings of the training environment, because only evaluation episodes are
-            # played. Other engines than the exact one lack some settings of exact tasks, so leave out settings with
-            # default values.
+            # Only evaluation episodes are played, so their environment takes the place of the training environment.
+            # Other engines refuse settings that only exact tasks have, even with default values, so leave these out.
             played = config.in_evaluation().env
             config = config.with_env(played if engine == "exact" else environments.without_defaults(played))
     compute = parse(ComputeOptions, {**compute_of_run(config), "threads": plain(threads)}, "compute")
@@ -309,7 +308,7 @@ def newest_champion(experiment: Experiment, run: RunState) -> tuple[Genomes, Flo
 
 
 def check_which(run: Stored, which: GenomeChoice, prefix: str = "") -> None:
-    """Raise InputError for a choice by several attributes, or in a champion file, or of a generation that a file lacks.
+    """Raise InputError if a choice has several attributes, is in a champion file, or names a missing generation.
 
     prefix: The beginning of the names of settings in errors, such as "start_from.".
     """

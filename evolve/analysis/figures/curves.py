@@ -33,8 +33,8 @@ AXES = {"generation": "generation", "steps": "environment steps", "time": "minut
 """The possible x axes of curves, and their labels. For short runs, "seconds" replaces "time", and is its own label."""
 _SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
-# The unit of the fitness is its definition in words. It has at most this number of characters in a line, and at most
-# three times this number in all.
+# In place of a unit, the axis of fitness has the definition of the fitness in words: at most this number of characters
+# in a line, and three times as many in all.
 _UNIT_CHARACTERS = 32
 _TITLE_CHARACTERS = 45  # in one line of an environment's title
 _NOTE_CHARACTERS = 118  # in one line of the note below the panels
@@ -391,8 +391,8 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     for group in facet.groups:
         series = _SERIES[_fitness_series(group) if kind == "fitness" else kind]
         quartiles.append(facet.quartiles(group, series))
-    # Lines that cover one another alternate in dashes. In a crowded panel, dashes already distinguish lines of one
-    # colour.
+    # Lines that cover one another get dashes in turns, so that each is seen. A crowded panel has other dashes, which
+    # distinguish lines of one colour.
     from_zero = kind in ("connections", "throughput")
     dashes = style.alternating_dashes([median for _, median, _ in quartiles], from_zero)
     is_crowded = _is_crowded(facet)
@@ -510,7 +510,9 @@ def _have_space(panel: Any, x: Float64, places: Sequence[float]) -> bool:
 
 
 def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
-    """Return the first generation and the kind of each search of a run but the first, see `strategies.searches`.
+    """Return the first generation and the kind of each search of a run, without its first search.
+
+    See `strategies.searches`.
 
     The list is empty for an unknown strategy.
     """

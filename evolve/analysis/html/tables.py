@@ -117,12 +117,12 @@ def _single_result(group: RunGroup, connections: str) -> str:
         return f"{subject} has {fitness} after {done}; {held_out}."
     mean, interval, num_evaluated = score
     spread = f", 95 % interval {between(interval)}" if interval is not None and interval[0] < interval[1] else ""
-    seeds, champion = f"seed {group.runs[0].header.seed}", "with"
+    seeds, with_words = f"seed {group.runs[0].header.seed}", "with"
     if len(group.runs) > 1:
         share = "" if num_evaluated == len(group.runs) else f"{num_evaluated} of "
-        seeds, champion = f"over {share}{len(group.runs)} seeds", "the best champion with"
+        seeds, with_words = f"over {share}{len(group.runs)} seeds", "the best champion with"
     reached = f"reaches a mean return of {number(mean)} on held-out episodes ({seeds}{spread})"
-    return f"{subject} {reached}, {champion} {connections} left."
+    return f"{subject} {reached}, {with_words} {connections} left."
 
 
 def _compared_result(groups: Sequence[RunGroup]) -> str:

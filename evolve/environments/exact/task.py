@@ -181,6 +181,7 @@ class ExactTask(Generic[OptionsT]):
     def blank_worlds(self, seeds: Int64) -> Any:
         """Return worlds [k] that are blank except for their parameters. seeds: [k], the seeds of the environments."""
         worlds = self.blank_states(len(seeds))
+        # In a task with a world, `state_size` is the number of parameters.
         worlds["parameter"][:, : self.state_size] = self.parameters_of(seeds).T
         return worlds
 

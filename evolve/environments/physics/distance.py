@@ -292,7 +292,7 @@ def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> tuple[np.fl
         if s1 <= frames.TARGET + frames.TOLERANCE:
             return t1, True
         t2 = _root(separator, sweep, corners, (t1, s1), (t2, s2))
-    # After 16 rounds, Box2D looks for another axis at the same time.
+    # After 16 rounds, go on from t1 with another axis, as Box2D does.
     return t1, False
 
 

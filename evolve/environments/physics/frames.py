@@ -84,8 +84,8 @@ BODY = np.dtype([
 ])  # fmt: skip
 """The state of a body.
 
-`moved`: 1 if the body has a new box, so that the broad phase has to look for new contacts. `grounded`: 1 if a contact
-of the body began more recently than a contact ended, otherwise 0, as Gymnasium's listeners set it.
+`moved`: 1 if the body has a new box, so that the broad phase has to look for new contacts. `grounded`: 1 if the last
+event of the body's contacts was a beginning; 0 if it was an end, or if there was none. Gymnasium's listeners set it so.
 """
 
 JOINT = np.dtype([
@@ -94,8 +94,8 @@ JOINT = np.dtype([
 ])  # fmt: skip
 """The state of a joint: the impulses of the last step, and the speed and the largest torque of the motor."""
 
-# A point of contact (b2ManifoldPoint). local: its position in the frame of the polygon without the reference face. id:
-# the two features that meet at the point, see `contacts`.
+# A point of contact (b2ManifoldPoint). local: its position in the frame of the other polygon, not the one with the
+# reference face. id: the two features that meet at the point, see `contacts`.
 POINT = np.dtype([("local", _F, 2), ("normal_impulse", _F), ("tangent_impulse", _F), ("id", np.uint32)])
 
 CONTACT = np.dtype([
@@ -221,7 +221,7 @@ def choose(condition: Any, one: Any, other: Any) -> Any:
 
 
 def lesser(a: Number, b: Number) -> Number:
-    """Return the lesser number, or b if they are equal. Not np.minimum: its zero depends on the processor."""
+    """Return the lesser number, or b if they are equal. Not np.minimum: of 0.0 and -0.0, processors return either."""
     return choose(a < b, a, b)
 
 

@@ -265,8 +265,8 @@ def _ray_to_block(corner: Float32, normal: Float32, d: Float32, nearest: Float32
             share = numerator / denominator
         # A ray that is parallel to the face, and outside, misses the block.
         misses |= (denominator == 0) & (numerator < 0)
-        # Whether the ray crosses the line of the face, into the block after `lower`, or out of it before `upper`. As in
-        # Box2D, compare products: a quotient may be rounded to the other side of the bound.
+        # `into`: the ray enters the block at this face, later than `lower`. `out`: it leaves the block at this face,
+        # earlier than `upper`. As in Box2D, compare products: a quotient may be rounded to the other side of the bound.
         into = (denominator < 0) & (numerator < lower * denominator)
         out = (denominator > 0) & (numerator < upper * denominator)
         lower, upper = np.where(into, share, lower), np.where(out, share, upper)
