@@ -197,7 +197,7 @@ def train(
     """
     check_not_importing()
     functions = _checked_callbacks(callbacks)
-    options = RunOptions(resume, overwrite, progress, bool(functions) or tensorboard is not None)
+    options = RunOptions(resume, overwrite, progress, receives_generations=bool(functions) or tensorboard is not None)
     # Several places below need the plan. `cache` makes it in the first of them.
     make_plan = cache(partial(plan_from_arguments, experiment, seed, output, settings, resume))
 
@@ -334,8 +334,8 @@ def iterate(
 ) -> Generator[Generation, None, None]:
     """Evolve an experiment as `train` does, and yield each generation on every rank.
 
-    In a script of one process, `evolve.load` finds the generation in the run file. If a script leaves the loop early,
-    the run can be resumed.
+    `train` explains the arguments, and which errors a search may raise. In a script of one process, `evolve.load` finds
+    the generation in the run file. If a script leaves the loop early, the run can be resumed.
     """
     check_not_importing()
     options = RunOptions(resume, overwrite, progress, receives_generations=True)

@@ -145,7 +145,7 @@ def evolve_here(
             # A script may end, or read the file, after each generation that it receives. So the file must then hold
             # this generation. With workers, the reader may be another process.
             if options.receives_generations:
-                file.serve_script(seen_elsewhere=bool(coordinator.workers))
+                file.flush_for_script(seen_elsewhere=bool(coordinator.workers))
             with make_reporter(plan, file.num_generations, file.steps) as reporter:
                 reporter.validations = file.validations  # the loop adds each new validation
                 coordinator.progress = reporter.update

@@ -294,8 +294,8 @@ class UnknownKeyError(InputError):
 
 
 def plain(value: Any) -> Any:
-    """Return a value with the types of TOML, for example tuples as lists, paths as texts, and NumPy's numbers."""
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # this package does not import NumPy
+    """Return a value with the types of TOML: tuples and arrays become lists, and paths become texts."""
+    if hasattr(value, "tolist"):  # an array or a number of NumPy, PyTorch or pandas; this package imports none of them
         return value.tolist()
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]

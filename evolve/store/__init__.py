@@ -11,9 +11,9 @@ interval is 200 t or two seconds, whichever is less, but never less than 20 t. S
 and up to 5 % if the file is large. A run that stops in an orderly way flushes first.
 
 **Scripts.** A Python script that sees each generation may end or read the file at any time. So the interval is then
-20 t, and pending generations are flushed before the script's process reads the file or ends (`RunFile.serve_script`).
-If several processes, for example ranks, see the generations, each generation is flushed before they see it, as long as
-a flush takes at most 50 ms.
+20 t, and pending generations are flushed before the script's process reads the file or ends. If several processes, for
+example ranks, see the generations, each generation is flushed before they see it, as long as a flush takes at most
+50 ms (`RunFile.flush_for_script`).
 
 **One writer.** A writer holds a lock (`flock`) on `.seed-S.h5.lock`, so a second run on the same file is refused. The
 kernel releases the lock when the process ends in any way. On a file system without locks a second run is not refused.

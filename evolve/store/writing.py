@@ -69,7 +69,7 @@ class RunFile(RunLog):
     replaces: bool = False
     """Whether the path still has the file of an earlier run. The first flush of a generation replaces it."""
     serves_script: bool = False
-    """Whether a script sees each generation, see `serve_script`. The interval is then 20 durations of a flush."""
+    """Whether a script sees each generation, see `flush_for_script`. The interval is then 20 durations of a flush."""
     cheap_flush: float = -1.0
     """Each generation is flushed at once while a flush takes at most this number of seconds; never if negative."""
     has_population: bool = False
@@ -93,7 +93,7 @@ class RunFile(RunLog):
         # An absolute path, because a script or an environment may change the current directory.
         self._target = without_links(self.path)
 
-    def serve_script(self, seen_elsewhere: bool) -> None:
+    def flush_for_script(self, seen_elsewhere: bool) -> None:
         """Flush more often from now on, and flush pending generations before this process reads the file or ends.
 
         seen_elsewhere: Whether other processes see the generations, too. This process does not know when they read the

@@ -245,7 +245,7 @@ class Nsga2(Elitist[FrontState]):
         counts = self._paths.count(state.parents.genomes.mask)
         small = np.flatnonzero(counts <= max_connections)
         if not len(small):
-            expected = f"at least {counts.min()}, the smallest number of acting connections on the front"
+            expected = f"at least {counts.min()}, the smallest number of acting connections of a parent"
             raise InputError("connections", expected, max_connections)
         return self._best(state, small)
 

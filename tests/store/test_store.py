@@ -695,7 +695,7 @@ def test_quick_flushes_cost_half_a_percent_unless_much_work_would_wait(path, mon
     monkeypatch.setattr(writing.time, "monotonic", lambda: now[0])
     file = store.create(path, header())
     if script:
-        file.serve_script(seen_elsewhere=False)
+        file.flush_for_script(seen_elsewhere=False)
     file.append(record(0), {})  # the first generation does not wait: the clock says that the last flush took no time
     assert file.on_disk == 1
     file.flush_cost = cost
@@ -783,7 +783,7 @@ def on_disk(path):
 
 def test_every_generation_that_other_processes_see_is_on_disk_while_flushes_are_cheap(path):
     with closing(store.create(path, header())) as file:
-        file.serve_script(seen_elsewhere=True)
+        file.flush_for_script(seen_elsewhere=True)
         for g in range(3):
             file.flush_cost = 0.04  # an interval of 0.8 s, at least
             file.append(record(g), {}, flush=False)
@@ -792,7 +792,7 @@ def test_every_generation_that_other_processes_see_is_on_disk_while_flushes_are_
 
 def test_the_first_generation_that_a_script_sees_is_written_at_once(path):
     with closing(store.create(path, header())) as file:
-        file.serve_script(seen_elsewhere=False)
+        file.flush_for_script(seen_elsewhere=False)
         file.flush_cost = 1e6
         file.append(record(0), {}, flush=False)
         assert on_disk(path) == 1
@@ -822,7 +822,7 @@ def test_a_fork_does_not_write(path):
 
 def test_flushes_of_a_large_file_wait_until_its_script_reads_it(path):
     with closing(store.create(path, header())) as file:
-        file.serve_script(seen_elsewhere=True)
+        file.flush_for_script(seen_elsewhere=True)
         file.append(record(0), {})
         for g in range(1, 4):
             file.flush_cost = 1e6

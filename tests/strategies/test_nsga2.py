@@ -255,7 +255,7 @@ def test_the_best_genome_of_a_size():
         strategy.select(state, connections=-1)
     with pytest.raises(InputError, match=r"cell: expected none, except with map-elites"):
         strategy.select(state, cell=(0, 0))
-    with pytest.raises(InputError, match=r"at least \d, the smallest number of acting connections on the front, got 0"):
+    with pytest.raises(InputError, match=r"at least \d, the smallest number of acting connections of a parent, got 0"):
         strategy.select(search(strategy, 1), connections=0)
     other = make("ga", 8)
     with pytest.raises(InputError, match=r"expected none, except with nsga2, which keeps a front, got 5\.$"):

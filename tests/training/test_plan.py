@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import gymnasium
+import pandas
 import pytest
 import toy_fitness
 import toys
@@ -221,6 +222,15 @@ def test_a_sweep_varies_a_name_once_and_the_other_settings_of_its_section():
     found = sweep_from_arguments({"network": ["mlp", "elman"], "env.kwargs.length": [0.3]}, None, None, None, settings)
     assert [config.network.table()["hidden"] for _, config in found] == [[3], [3]]
     assert found[0][1].env.kwargs == {"gravity": 9.0, "length": 0.3}
+
+
+def test_a_sweep_accepts_columns_of_a_data_frame():
+    table = pandas.DataFrame({"seed": [3, 4], "population": [8, 12], "normalized": [True, False]})
+    grid = {"population": table["population"], "normalize_observations": table["normalized"]}
+    found = sweep_from_arguments(grid, None, table["seed"], None, {})
+    points = [(config.population, config.normalize_observations) for _, config in found]
+    assert points == [(8, True), (8, False), (12, True), (12, False)]
+    assert {config.seeds for _, config in found} == {(3, 4)}
 
 
 def test_a_table_of_a_sweep_without_a_name_keeps_the_network():

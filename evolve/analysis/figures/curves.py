@@ -393,8 +393,7 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
         quartiles.append(facet.quartiles(group, series))
     # Lines that cover one another get dashes in turns, so that each is seen. A crowded panel has other dashes, which
     # distinguish lines of one colour.
-    from_zero = kind in ("connections", "throughput")
-    dashes = style.alternating_dashes([median for _, median, _ in quartiles], from_zero)
+    dashes = style.alternating_dashes([median for _, median, _ in quartiles], from_zero=kind != "fitness")
     is_crowded = _is_crowded(facet)
     if is_crowded:
         dashes = [{}] * len(dashes)

@@ -92,7 +92,7 @@ def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> t
             break  # no corner is nearer to the origin
         simplex.append(difference(new))
     last = Simplex(_metric(simplex), tuple(corner.numbers for corner in simplex))
-    if len(simplex) == 3:
+    if len(simplex) == 3:  # an overlap; as in Box2D, also if the search has ended at its limit with a third corner
         return _ZERO, last
     if len(weighted) == 1:
         return length(simplex[0].a - simplex[0].b), last
