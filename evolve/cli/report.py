@@ -74,7 +74,7 @@ def _summarize(app: App, progress: ReportProgress, run: StoredRun, with_film: bo
     progress.start(run.path)
     coordinator = app.coordinator()
     coordinator.progress = progress.update
-    return html.summarize_run(run, with_film, coordinator, app.transport)
+    return html.summarize_run(run, with_film, coordinator, app.transport, app.stop.check)
 
 
 def path_for(runs: Sequence[PlannedRun]) -> Path:

@@ -37,6 +37,7 @@ _FRONT = (
 _ARCHIVE = "The archive: each cell has the fitness of its elite, the best candidate with these descriptors."
 _FILM_SECONDS = 12.0  # the longest film; of a longer episode only every k-th step is shown
 _Check = Callable[[], None]
+_FilmCheck = Callable[[str], None] | None
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,16 @@ def _jinja2() -> Any:
     return import_extra("jinja2", "report", "report", "Jinja2")
 
 
-def summarize_run(run: StoredRun, with_film: bool, coordinator: Coordinator, transport: Transport) -> RunSummary:
+def summarize_run(
+    run: StoredRun, with_film: bool, coordinator: Coordinator, transport: Transport, check: _FilmCheck = None
+) -> RunSummary:
     """Evaluate champions of a run again, and film the final champion.
 
     If the run cannot be evaluated or filmed, the summary has the reason. Raises Stopped if a stop was requested.
 
     with_film: Whether to make a film.
     transport: The ranks, for the description of this machine.
+    check: Called with a few words at each step and picture of the film. It may raise Stopped.
     """
     try:
         experiment = reload(run)
@@ -90,7 +94,7 @@ def summarize_run(run: StoredRun, with_film: bool, coordinator: Coordinator, tra
     film, why_no_film = None, ""
     if with_film:
         try:
-            film = _film(run, experiment)
+            film = _film(run, experiment, check)
         except (InputError, RunError) as error:  # the environment cannot be drawn here, or the episode fails
             why_no_film = f"No film: {exception_line(str(error))}"
     return RunSummary(run, film, why_no_film, equal, verification_text)
@@ -114,7 +118,7 @@ def _verify(run: StoredRun, experiment: Experiment, coordinator: Coordinator, tr
     return False, f"{verdict.summary}.{cause}"
 
 
-def _film(run: StoredRun, experiment: Experiment) -> Clip:
+def _film(run: StoredRun, experiment: Experiment, check: _FilmCheck) -> Clip:
     """Return a short film of the champion in a typical episode."""
     champion = champion_of(run)
     episode, description = typical_episode(run, experiment, champion)
@@ -122,7 +126,7 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     filmed_experiment, remark = video.drawable(experiment)
     title = f"{champion.title}, in Gymnasium" if remark else champion.title
     subject = video.Subject(run, filmed_experiment, episode, title)
-    mp4, jpeg, _, (results,) = video.film_in_memory([subject], _FILM_SECONDS)
+    mp4, jpeg, _, (results,) = video.film_in_memory([subject], _FILM_SECONDS, check)
     caption = f"{champion.title}: {remark or description}, return {statistics.number(float(results.returns[0]))}"
     return Clip(mp4, jpeg, caption)
 

@@ -255,12 +255,15 @@ class Camera:
 
 
 def film_in_memory(
-    subjects: Sequence[Subject], condense_to: float
+    subjects: Sequence[Subject], condense_to: float, check: Callable[[str], None] | None = None
 ) -> tuple[bytes, bytes, tuple[int, int], list[EpisodeResults]]:
-    """Film episodes; return the MP4, a still as JPEG, the still's width and height, and the results of the episodes."""
+    """Film episodes; return the MP4, a still as JPEG, the still's width and height, and the results of the episodes.
+
+    condense_to, check: See `film_episodes`.
+    """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
-        results = film_episodes(subjects, path, PAGE_WIDTH, condense_to)
+        results = film_episodes(subjects, path, PAGE_WIDTH, condense_to, check=check)
         return path.read_bytes(), *still(path), results
 
 
