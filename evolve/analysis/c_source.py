@@ -43,10 +43,14 @@ _HEADER_FOLDERS = [Path(__file__).parents[1] / package / "kernels" for package i
 _C_TYPES = {np.dtype(np.float32): "float", np.dtype(np.int64): "int64_t"}
 
 _TEMPLATE = Path(__file__).with_name("policy.c")
-# The headers compile a copy of each kernel for every instruction set. A policy needs one copy.
-_ONE_COPY = """
+# A program may have several policies, so each function is `static`, which hides it from other files. A policy needs
+# only some of the functions, and clang would warn of the others. The headers compile a copy of each kernel for every
+# instruction set, but a policy needs one copy.
+_MACROS = """
 #undef DISPATCH
-#define DISPATCH static inline
+#define DISPATCH static inline __attribute__((unused))
+#undef INLINE
+#define INLINE static inline __attribute__((always_inline, unused))
 """
 # The function of numerics/kernels/normalization.h, without the sums of moments that training needs.
 _NORMALIZATION = """\
@@ -265,11 +269,10 @@ def _inlined(header: str, inlined: set[str]) -> str:
         if included:
             lines.append(_inlined(included[1], inlined))
         elif line != "#pragma once":
-            # A program may have several policies, so make each function `static`, which hides it from other files.
-            lines.append(re.sub(r"^( *)(?=(int|void) evolve_)", r"\1static inline ", line))
-    # lanes.h defines DISPATCH.
+            lines.append(re.sub(r"^( *)(?=(int|void) evolve_)", r"\1static inline __attribute__((unused)) ", line))
+    # lanes.h defines both macros otherwise.
     if header == "lanes.h":
-        lines.append(_ONE_COPY)
+        lines.append(_MACROS)
     return "\n".join(lines)
 
 

@@ -10,8 +10,8 @@ $spaces
  * It allocates nothing: $constants bytes of constants, $state bytes of state.
  *
  * Compile with: cc -std=gnu11 -O2 -ffp-contract=off, or c++ -std=gnu++17 and the same options. Fast-math changes
- * results, and so does fused multiply-add, which some compilers use by default. Written by evolve $version; its
- * kernels are under the MIT licence.
+ * results, and so does fused multiply-add, which some compilers use by default. Pragmas below forbid fused multiply-add,
+ * unless clang has the option -ffp-contract=fast. Written by evolve $version; its kernels are under the MIT licence.
  */
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
 #error "compile without -ffast-math and the like, which change results"
@@ -23,9 +23,20 @@ typedef char policy_needs_constants_of_8_bytes[sizeof(0.1) == 8 ? 1 : -1]; /* no
 #define POLICY_OBSERVATIONS $observations
 #define POLICY_OUTPUTS $outputs
 #define LANES 1
+#if defined(__clang__)
+#pragma float_control(push)
+#pragma float_control(precise, on)
+#pragma STDC FP_CONTRACT OFF /* last, because `precise` allows contraction */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
 
 $headers
 $arrays
+
+void policy_reset(void);
+void policy_step(const float *observation, float *output);
 
 static int is_loaded;
 
@@ -41,3 +52,9 @@ void policy_step(const float *observation, float *output)
         policy_reset();
 $normalization    evolve_$kernel(&net, $seen, output, 1);
 }
+
+#if defined(__clang__)
+#pragma float_control(pop)
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif

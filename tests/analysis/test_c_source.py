@@ -27,13 +27,33 @@ MEMORY = r"([\d,]+) bytes of constants, ([\d,]+) bytes of state"
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
 
 
-def compiled(source, path, more_flags=()):
+def compiled(source, path, more_flags=(), compiler="cc"):
     """Return the library of a policy's source."""
-    if shutil.which("cc") is None:
-        pytest.skip("no C compiler")
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
     path.with_suffix(".c").write_text(source)
-    subprocess.run(["cc", *FLAGS, *more_flags, path.with_suffix(".c"), "-o", path, "-lm"], check=True, timeout=60)
+    subprocess.run([compiler, *FLAGS, *more_flags, path.with_suffix(".c"), "-o", path, "-lm"], check=True, timeout=60)
     return ctypes.CDLL(str(path))
+
+
+@pytest.mark.parametrize(
+    ("compiler", "options"),
+    [
+        ("gcc", ["-march=native", "-ffp-contract=fast"]),  # the default; it changes bits on processors with FMA
+        ("clang", ["-march=native", "-ffp-contract=on"]),  # the default
+        ("clang", ["-funsafe-math-optimizations"]),
+    ],
+)
+def test_a_policy_keeps_its_bits_under_options_that_change_arithmetic(compiler, options, tmp_path):
+    network = {"name": "hebbian-lstm"}
+    experiment = prepare(Config.model_validate({"env": {"id": "Acrobot-v1", "engine": "exact"}, "network": network}))
+    genome = experiment.network.init(Stream(7, Purpose.INIT, 0, 0))
+    library = compiled(c_source(experiment, genome, None, "a test"), tmp_path / "policy.so", options, compiler)
+    policy = Policy(experiment, genome)
+    theirs = np.zeros(experiment.action_size, np.float32)
+    for observation in np.random.default_rng(1).normal(0, 2, (50, 6)).astype(np.float32):
+        library.policy_step(*(array.ctypes.data_as(ctypes.c_void_p) for array in (observation, theirs)))
+        assert policy.outputs(observation).tobytes() == theirs.tobytes()
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
