@@ -121,7 +121,7 @@ class Watchdog:
 
     def disarm(self) -> None:
         """Watch nothing until the next call of `pat`. Give timers and signal handlers back."""
-        if not self._is_armed:
+        if self not in _WATCHING:
             return
         with uninterrupted():
             _WATCHING.remove(self)
@@ -165,17 +165,26 @@ class Watchdog:
 
     def _arm(self, now: float) -> None:
         """Take over timers and signal handlers. Keep the old ones, which `disarm` restores."""
-        self._interrupts_soon = False
-        self._patted_at = now
-        _WATCHING.append(self)
-        earlier = signal.signal(signal.SIGALRM, self._interrupt)
+        # The program's alarm may ring in any line here, and its handler may raise an exception. So keep everything that
+        # `disarm` restores, before anything is taken over.
+        self._interrupts_soon = self._handles_suspension = False
+        earlier = signal.getsignal(signal.SIGALRM)
         self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
-        remaining, self._program_interval = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
-        self._program_alarm_at = now + remaining if remaining else math.inf
+        self._keep_program_alarm(now, *signal.getitimer(signal.ITIMER_REAL))
+        _WATCHING.append(self)
+        self._patted_at = now
+        signal.signal(signal.SIGALRM, self._interrupt)
+        # The alarm may have rung since it was kept.
+        self._keep_program_alarm(now, *signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace))
         # If the program handles or ignores SIGTSTP itself, leave that as it is.
         self._handles_suspension = signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
         if self._handles_suspension:
             signal.signal(signal.SIGTSTP, self._suspend)
+
+    def _keep_program_alarm(self, now: float, remaining: float, interval: float) -> None:
+        """Keep the alarm of the program: the seconds until it rings, 0 without an alarm, and between later alarms."""
+        self._program_alarm_at = now + remaining if remaining else math.inf
+        self._program_interval = interval
 
     def _suspend(self, _number: int, _frame: FrameType | None) -> None:
         """Stop this process until SIGCONT. Then count from 0, because the time of the suspension does not count."""

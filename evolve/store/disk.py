@@ -111,8 +111,8 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     delayed: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _frame: delayed.append(number))
     try:
+        signal.signal(signal.SIGINT, lambda number, _frame: delayed.append(number))
         yield
     finally:
         # Send the signal again, so that the usual handler raises KeyboardInterrupt.

@@ -164,6 +164,29 @@ def test_the_handler_of_an_alarm_that_was_set_before_may_raise(alarms, tmp_path)
     assert alarms == []
 
 
+@pytest.mark.usefixtures("alarms")
+def test_the_handler_of_an_alarm_may_raise_while_a_watchdog_takes_it_over(monkeypatch):
+    def end(*_):
+        raise TimeoutError("too long")
+
+    set_handler = signal.signal
+    set_handler(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, 60.0, 30.0)
+
+    def ring_first(number, handler):
+        if number == signal.SIGALRM and handler is not end:
+            signal.raise_signal(signal.SIGALRM)
+        return set_handler(number, handler)
+
+    with monkeypatch.context() as patch, pytest.raises(TimeoutError, match="too long"):
+        patch.setattr(signal, "signal", ring_first)
+        with Watchdog(5.0, fatal=False):
+            pass
+    assert signal.getsignal(signal.SIGALRM) is end
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
+    assert signal.getitimer(signal.ITIMER_REAL)[1] == pytest.approx(30.0)
+
+
 def test_the_handler_of_an_alarm_may_set_the_next_one(alarms):
     def beat(*_):
         alarms.append(0)
