@@ -58,10 +58,13 @@ def export_policy(policy: "Policy", path: Path) -> Path:
 
 
 def _title(policy: "Policy") -> str:
-    """Return the network, the environment and the origin of a policy in words."""
+    """Return the network, the environment with its wrappers, and the origin of a policy in words."""
     config = policy.experiment.config
+    # Observations and actions are those of the outermost wrapper, so a reader must know the wrappers.
+    wrappers = ", ".join(wrapper.name.partition(":")[2] for wrapper in config.env.wrappers)
+    wrapped = f" in the wrappers {wrappers}" if wrappers else ""
     origin = f": {policy.origin}" if policy.origin else ""
-    return f"{config.network.name} for {config.env.id}{origin}"
+    return f"{config.network.name} for {config.env.id}{wrapped}{origin}"
 
 
 def to_json(policy: "Policy") -> dict[str, Any]:

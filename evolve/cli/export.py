@@ -49,7 +49,8 @@ def _output(options: argparse.Namespace) -> tuple[str, Path]:
     by_suffix = {suffix: name for name, suffix in _SUFFIXES.items() if suffix}
     format_name = options.format or by_suffix.get(requested.suffix if requested else "", "champion")
     output = requested or file.with_suffix(_SUFFIXES[format_name])
-    if os.path.exists(output) and output.samefile(file):  # Path.exists raises an error without permission
+    # Path.exists raises an error without permission.
+    if os.path.exists(output) and os.path.exists(file) and output.samefile(file):
         raise InputError("output", "another file than FILE, which is not replaced", str(output))
     check_writable(output, (_SUFFIXES[format_name],) if options.format else tuple(by_suffix))
     return format_name, output

@@ -20,6 +20,7 @@ from evolve.config import Config
 from evolve.environments import Spaces
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
+from evolve.training import prepare
 from evolve.training.experiment import prepare_policy
 
 STATIC = ["mlp", "dag", "binary-mask-mlp", "elman", "hebbian-dag"]
@@ -353,6 +354,18 @@ def test_a_network_from_outside_that_has_no_tanh_layers_is_refused(ending, monke
         InputError, match=r"got leaky, whose outputs are not the ones of tanh layers\. Leave is_static out"
     ):
         policy.export(tmp_path / f"a.{ending}")
+
+
+def test_the_title_names_the_wrappers_of_observations_and_actions(tmp_path):
+    wrappers = [
+        {"name": "FrameStackObservation", "kwargs": {"stack_size": 3}},
+        {"name": "RescaleAction", "kwargs": {"min_action": -1.0, "max_action": 1.0}},
+    ]
+    experiment = prepare(Config.model_validate({"env": {"id": "Pendulum-v1", "wrappers": wrappers}, "network": "mlp"}))
+    policy = Policy(experiment, experiment.network.init(Stream(7, Purpose.INIT, 0, 0)))
+    title = "mlp for Pendulum-v1 in the wrappers FrameStackObservation, RescaleAction"
+    assert exports.to_json(policy)["title"] == title
+    assert title in policy.export(tmp_path / "a.c").read_text().splitlines()[0]
 
 
 def test_the_command_writes_each_format(tmp_path, call, monkeypatch):

@@ -188,6 +188,13 @@ def test_outputs_are_refused_before_any_work(here, call):
     assert call("export", run, "--format", "csv", "--tensorboard").code == 2
 
 
+def test_a_missing_run_file_is_named_and_an_existing_output_stays(call, tmp_path):
+    output = tmp_path / "pole.c"
+    output.write_text("mine")
+    call("export", "mistyped.h5", "-o", output).refused("mistyped.h5: expected a run file, got no such file")
+    assert output.read_text() == "mine"
+
+
 def test_a_champion_file_is_not_replaced_by_itself(champion, call):
     _, file = champion
     before = file.read_bytes()
