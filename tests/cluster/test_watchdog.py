@@ -178,9 +178,9 @@ def test_the_handler_of_an_alarm_may_raise_while_a_watchdog_takes_it_over(monkey
             signal.raise_signal(signal.SIGALRM)
         return set_handler(number, handler)
 
-    with monkeypatch.context() as patch, pytest.raises(TimeoutError, match="too long"):
+    with monkeypatch.context() as patch:
         patch.setattr(signal, "signal", ring_first)
-        with Watchdog(5.0, fatal=False):
+        with pytest.raises(TimeoutError, match="too long"), Watchdog(5.0, fatal=False):
             pass
     assert signal.getsignal(signal.SIGALRM) is end
     assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
