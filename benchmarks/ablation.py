@@ -7,7 +7,7 @@
 The walker is experiments/walker-far.toml, and `hardcore` is experiments/walker-hardcore.toml: each of its runs begins
 with the champion that the same network and the same seed have in the short experiment of the walker. All runs of a
 table end after the same number of environment steps. Each row is a change, and its p is of the rank test (Mann and
-Whitney, 1947) against the runs without a change. It is not corrected for the number of rows, so read it as a hint.
+Whitney, 1947) against the runs without a change, corrected for the number of changes by Holm's method.
 """
 
 import argparse

@@ -3,9 +3,10 @@
     mpirun -n 9 python benchmarks/study.py -o runs/study      over any number of ranks, with the same digests
 
 First it prints the longest time that it may take: an experiment that ends when its champion is good enough takes less.
-Complete runs are not run again, so the command can be interrupted and repeated. At the end it writes the tables of
-`docs/results.md`; `benchmarks/lifetime.py` adds the controls of learning within a life, `benchmarks/tickets.py` pruning
-in rounds. Experiments for a GPU, *-gpu*, run only if they are named: cores would take days.
+Complete runs are not run again, so the command can be interrupted and repeated. At the end it compares the runs with
+the published results. With `--publish` it replaces the published results, and writes the tables of `docs/results.md`.
+`benchmarks/lifetime.py` adds the controls of learning within a life, and `benchmarks/tickets.py` pruning in rounds.
+Experiments for a GPU, *-gpu*, run only if they are named, because they would take days without a GPU.
 """
 
 import argparse

@@ -116,7 +116,7 @@ def test_the_index_learner_is_as_good_as_the_best_learner_of_a_small_bandit():
 
 def test_a_learner_that_counts_the_pulls_left_gets_more():
     values = bounds.bandit(lives=4000)
-    assert list(values) == ["static", "win-stay, lose-shift", "greedy", "index", "who knows the chances"]
+    assert list(values) == ["static", "win-stay, lose-shift", "greedy", "index", "all chances known"]
     order = [value.mean for value in values.values()]
     assert order == sorted(order)
     assert order[3] > order[2] + 1

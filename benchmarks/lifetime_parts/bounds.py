@@ -157,7 +157,7 @@ def bandit(arms: int = 5, pulls: int = 100, lives: int = 20_000) -> dict[str, Va
         "win-stay, lose-shift": _value(win_stay_lose_shift(arms, pulls, lives)),
         "greedy": _value(play_bandit(greedy, arms, pulls, lives)),
         "index": _value(play_bandit(index_learner(pulls), arms, pulls, lives)),
-        "who knows the chances": Value(pulls * arms / (arms + 1)),
+        "all chances known": Value(pulls * arms / (arms + 1)),
     }
 
 

@@ -125,8 +125,10 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("--hostfile", type=Path, metavar="FILE", help="the hosts, one on each line: node1 slots=32")
-    ranks = "the number of ranks. Default with --hostfile: its slots; with --launcher or on several nodes: the size of "
-    ranks += "the job; otherwise: the tasks of a SLURM job, or a coordinator and a worker for each core"
+    ranks = (
+        "the number of ranks (with --hostfile: its slots; with --launcher or on several nodes: the size of the job; "
+    )
+    ranks += "otherwise: the tasks of a SLURM job, or a coordinator and a worker for each core)"
     add("-n", "--ranks", type=int, metavar="R", help=ranks)
     how = "the command that starts the ranks, such as srun --mpi=pmix in a SLURM job (mpirun)"
     add("--launcher", metavar="COMMAND", help=how)

@@ -102,7 +102,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, name: str, description: str, *examples: str, add_help: bool = True) -> None:
         super().__init__(
-            prog=name.replace(".", " "),
+            prog=name.replace("evolve.", "evolve "),
             # The formatter wraps neither the description nor the examples, which are lines of code.
             description=textwrap.fill(description, max(20, shutil.get_terminal_size().columns - 2)),
             epilog="\n  ".join(["examples:" if len(examples) > 1 else "example:", *examples]),

@@ -38,7 +38,9 @@ def _parser() -> Parser:
     )
     files = "run files, complete or not, or directories"
     parser.add_argument("files", nargs="+", type=file_argument, metavar="FILE", help=files)
-    parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="OUT", help="report.html")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), metavar="OUT", help="the page (report.html)"
+    )
     quick = "play no episode; the page then has no film and no verification"
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_workers()

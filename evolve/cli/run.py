@@ -110,7 +110,7 @@ def _parser() -> Parser:
     add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each (0)")
     engine = "environment engine: gymnasium, envpool or exact (gymnasium)"
     add("--engine", dest="env.engine", metavar="NAME", help=engine)
-    arithmetic = "what computes networks: auto, numpy, native or cupy, which is a GPU (auto)"
+    arithmetic = "back end of networks: auto, numpy, native for compiled kernels, or cupy for a GPU (auto)"
     add("--backend", dest="compute.backend", metavar="NAME", help=arithmetic)
     parser.add_threads("compute.threads")
     start = "genome with which the search begins: of a champion file, or the final champion of a run file or directory"
@@ -126,7 +126,8 @@ def _parser() -> Parser:
     overwrite = "replace existing run files, even with other settings, when the first new generation is complete"
     add("--overwrite", action="store_true", help=overwrite)
     add("--dry-run", action="store_true", help="describe the runs, their size and their files; write nothing")
-    add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
+    any_setting = "set any setting, such as strategy.sigma=0.1; may be repeated"
+    add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help=any_setting)
     parser.add_workers()
     return parser
 

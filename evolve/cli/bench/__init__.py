@@ -52,7 +52,7 @@ def _parser() -> Parser:
     add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", help=sizes)
     measured = "measure this generation (0, the initial population)"
     add("-g", "--generation", type=int, default=0, metavar="G", help=measured)
-    add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
+    add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any setting")
     add("--ranks", type=int, nargs="+", default=[3], metavar="R", help="ranks: a coordinator and R - 1 workers (3)")
     pairs = "pairs of measurements, or single measurements with --sleep-env (3); 0: only the start and the networks"
     add("--pairs", type=int, default=3, metavar="N", help=pairs)
