@@ -178,7 +178,7 @@ def train(
         workers: The number of processes that play episodes. This process starts them with mpirun. "auto" starts one
             for each core if that pays. By default this process plays all episodes; in a script under mpirun with
             several ranks, all ranks except rank 0 play.
-        progress: Whether to show the progress: as a display on a terminal and in Jupyter, otherwise as a line every few
+        progress: Whether to show the progress: as a bar on a terminal and in Jupyter, otherwise as a line every few
             seconds.
         tensorboard: The directory of event files for TensorBoard, which grow with each generation. The files of this
             run are in `<tensorboard>/<directory of the run file>/seed-S`.

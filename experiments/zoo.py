@@ -29,20 +29,20 @@ MOST_BYTES = 2**20
 """The largest film: the repository keeps every committed version."""
 HEAD = """# The zoo
 
-Champions that learned in the experiments of `experiments/`, each the first of its experiment's seeds, in
-`zoo/NAME.champion`. [What such a file is](champions.md). The first line evaluates all of them again, in a minute or
-two; `pendulum` and `cheetah` need EnvPool (`pip install -e '.[envpool]'`). The second plays the walkers and the
-lander in Gymnasium, which takes some ten minutes; all returns are equal to the bit.
+The [champion files](champions.md) `zoo/NAME.champion` are from the experiments in `experiments/`, each from the first seed
+of its experiment.
 
 ```sh
-evolve verify zoo/*
-evolve verify --engine gymnasium zoo/walker-* zoo/lander.champion
+evolve verify zoo/*                                                 # play all again: a minute or two
+evolve verify --engine gymnasium zoo/walker-* zoo/lander.champion   # in Gymnasium, to the bit: some ten minutes
 ```
+
+`pendulum` and `cheetah` need EnvPool (`pip install -e '.[envpool]'`).
 
 A film shows the held-out episode with the return nearest to the mean, and the network at work. The brightness of a
 circle is the output of a neuron, the brightness of a line the signal of a connection (blue positive, orange
-negative). Films omit connections that cannot act; the tables count all connections of the mask. EnvPool cannot draw,
-so Gymnasium's environment of the same name shows its champions. The *time* of a run is from shared machines, with
+negative). Films omit connections that cannot act; the tables count all connections of the mask. EnvPool cannot draw
+MuJoCo's tasks, so Gymnasium's environment of the same name shows these champions. The *time* of a run is from shared machines, with
 other work; [the notes on results](results.md#results) say how long some take on quiet cores.
 """
 
