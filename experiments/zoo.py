@@ -29,8 +29,8 @@ MOST_BYTES = 2**20
 """The largest film: the repository keeps every committed version."""
 HEAD = """# The zoo
 
-The [champion files](champions.md) `zoo/NAME.champion` are from the experiments in `experiments/`, each from the first seed
-of its experiment.
+The [champion files](champions.md) `zoo/NAME.champion` are from the experiments in `experiments/`, each from the first
+seed of its experiment.
 
 ```sh
 evolve verify zoo/*                                                 # play all again: a minute or two
@@ -42,8 +42,8 @@ evolve verify --engine gymnasium zoo/walker-* zoo/lander.champion   # in Gymnasi
 A film shows the held-out episode with the return nearest to the mean, and the network at work. The brightness of a
 circle is the output of a neuron, the brightness of a line the signal of a connection (blue positive, orange
 negative). Films omit connections that cannot act; the tables count all connections of the mask. EnvPool cannot draw
-MuJoCo's tasks, so Gymnasium's environment of the same name shows these champions. The *time* of a run is from shared machines, with
-other work; [the notes on results](results.md#results) say how long some take on quiet cores.
+MuJoCo's tasks, so Gymnasium's environment of the same name shows these champions. The *time* of a run is from shared
+machines, with other work; [the notes on results](results.md#results) say how long some take on quiet cores.
 """
 
 
