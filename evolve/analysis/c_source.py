@@ -145,6 +145,8 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
     # environment seed: take seed 0.
     seeds = np.zeros(1, np.int64)
     batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, seeds)
+    _drop_traces(recorded)
+    _mark_constants(recorded)
     # The C file has three kinds of constants: arrays that the kernel only reads, start values that are not all zero,
     # and the normalizer. An array with such start values counts as a constant and as state.
     state = [array for array in recorded.arrays if not array.constant]
@@ -170,6 +172,31 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
         seen="observation" if normalizer is None else "seen",
         kernel=recorded.kernel_name,
     )
+
+
+def _drop_traces(recorded: RecordedArrays) -> None:
+    """Drop the traces of a hebbian-dag without plasticity. They change no output, and only decide about pruning."""
+    structure: Any = recorded.structure
+    if recorded.kernel_name != "hebbian_dag" or structure.gains:
+        return
+    # A step stores its nodes and sums for later updates of traces. Without updates, one step is enough.
+    for name in ("nodes", "sums"):
+        array = recorded.arrays[getattr(structure, name) - 1]
+        array.start = array.start[: len(array.start) // structure.history]
+    structure.history = 1
+    del recorded.arrays[structure.traces - 1]
+    structure.traces = None
+
+
+def _mark_constants(recorded: RecordedArrays) -> None:
+    """Mark the arrays that the kernel only reads as constants: its header declares their fields `const`."""
+    header = _header_path(f"{recorded.kernel_name}.h").read_text()
+    structure = re.search(rf"typedef struct {{([^}}]*)}} {recorded.kernel_name};", header)
+    assert structure is not None
+    declarations = " ".join(re.findall(r"const \w+ (\*[^;]*);", structure[1]))
+    addresses = {getattr(recorded.structure, name) for name in re.findall(r"\*(\w+)", declarations)}
+    for array in recorded.arrays:
+        array.constant |= array.address in addresses
 
 
 def describe_spaces(experiment: Experiment) -> list[str]:
@@ -244,13 +271,19 @@ def _describe_box(name: str, space: Any, scale: float, first: int) -> list[str]:
     for place in range(0, len(rows), size):
         centre, half, floor, ceiling = rows[place]
         number = name if size == len(rows) else f"number {place} of {name}"
-        stretched = "output" if half == 1 else f"{half:.9g} * output"
-        value = f"{centre:.9g} + {stretched}" if centre else stretched
+        stretched = "output" if half == 1 else f"{_decimal(half)} * output"
+        value = f"{_decimal(centre)} + {stretched}" if centre else stretched
         # An output is in [-1, 1], so the value is in centre ± half. Limits equal to this range need no words.
-        limits = "" if (floor, ceiling) == (centre - half, centre + half) else f", in [{floor:.9g}, {ceiling:.9g}]"
+        is_whole_range = (floor, ceiling) == (centre - half, centre + half)
+        limits = "" if is_whole_range else f", in [{_decimal(floor)}, {_decimal(ceiling)}]"
         rounded = ", rounded to whole numbers" if is_rounded(space) else ""
         lines.append(f"{_range('output', first + place, size)}: {number} is {value}{limits}{rounded}")
     return lines
+
+
+def _decimal(value: float) -> str:
+    """Return the shortest decimal number that is exactly this float64."""
+    return repr(value).removesuffix(".0")
 
 
 def _inlined(header: str, inlined: set[str]) -> str:
@@ -261,10 +294,8 @@ def _inlined(header: str, inlined: set[str]) -> str:
     if header in inlined:
         return ""
     inlined.add(header)
-    paths = [folder / header for folder in _HEADER_FOLDERS]
-    path = next(path for path in paths if path.exists())
     lines = []
-    for line in without_cuda(path.read_text()).splitlines():
+    for line in without_cuda(_header_path(header).read_text()).splitlines():
         included = re.fullmatch(r'#include "(.+)"', line)
         if included:
             lines.append(_inlined(included[1], inlined))
@@ -274,6 +305,12 @@ def _inlined(header: str, inlined: set[str]) -> str:
     if header == "lanes.h":
         lines.append(_MACROS)
     return "\n".join(lines)
+
+
+def _header_path(name: str) -> Path:
+    """Return the path of a header of the kernels."""
+    paths = [folder / name for folder in _HEADER_FOLDERS]
+    return next(path for path in paths if path.exists())
 
 
 def without_cuda(text: str) -> str:

@@ -153,6 +153,9 @@ def test_the_head_tells_how_much_memory_it_takes(tmp_path):
     text, data, bss = map(int, sizes.stdout.splitlines()[1].split()[:3])
     assert constants <= text
     assert state <= data + bss <= state + 256  # the linker aligns arrays
+    # Constant weights and unread traces take no state. There are 11 nodes, 10 sums and a counter.
+    assert policy.experiment.network.num_weights * 4 <= constants
+    assert state == 4 * (11 + 10) + 8
 
 
 def test_a_name_in_a_file_does_not_end_the_comment_at_the_head():

@@ -14,7 +14,10 @@ typedef struct {
     int64_t layers; /* L + 1: how many follow the observation */
     const int64_t *sizes; /* [layers + 1] */
     int64_t weight_rows, node_rows, sum_rows, history; /* a power of two */
-    float *weights, *traces, *gains, *nodes, *sums;
+    const float *weights;
+    float *traces; /* NULL in exported C if nothing reads them */
+    const float *gains;
+    float *nodes, *sums;
     int64_t *age; /* [tiles, WIDTH / LANES] */
     float trace_rate, trace_limit;
     int64_t neuromodulated;
@@ -193,7 +196,8 @@ INLINE void hebbian_dag_advance(const hebbian_dag *dag, int64_t tile)
                  sums_of(dag, tile, before), age > 0);
     age++;
     if (!dag->gains && age == dag->history) {
-        hebbian_dag_due(dag, tile, age);
+        if (dag->traces)
+            hebbian_dag_due(dag, tile, age);
         age = 0;
     }
     if (PART == 0)
