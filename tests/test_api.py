@@ -631,6 +631,7 @@ def test_errors_name_settings(settings, name, said, here):
         (lambda run: run.environment_seed(0, 0.5), "episode", "0.5"),
         (lambda run: run.film(episode=0.5), "episode", "0.5"),
         (lambda run: run.film(seconds="12"), "seconds", "'12'"),
+        (lambda run: run.film(network="elman"), "network", "'elman'"),
         (lambda run: run.report(quick="no"), "quick", "'no'"),
         (lambda run: run.champion().reset("a"), "seed", "'a'"),
         (lambda _: evolve.strategies.make("ga", "10"), "genome_size", "'10'"),

@@ -68,6 +68,16 @@ def test_digest_follows_its_docstring():
     assert expected.hex() == "a6f82e3332c7ec5b382974f4c31310e870395d34975d12da9e63803d6d75de6a"
 
 
+def test_metrics_are_hashed_by_name_and_count_0_in_failed_episodes():
+    genomes, returns, lengths = GIVEN
+    digests = candidate_digests(genomes)
+    metrics = {"b": np.array([[1, 2], [3, 4]], np.int32), "a": np.array([[0.5, np.nan], [np.nan, 2.0]])}
+    a = b"a\0" + by_hand(("d", 0.5)) + QUIET_NAN + by_hand(("d", 0.0), ("d", 2.0))
+    b = b"b\0" + by_hand(("d", 1.0), ("d", 2.0), ("d", 0.0), ("d", 4.0))
+    expected = hashlib.sha256(DIGEST_START + digests.tobytes() + TAIL + a + b).digest()
+    assert chain_digest(DIGEST_START, digests, returns, lengths, metrics) == expected
+
+
 def test_the_old_digest_follows_its_docstring():
     expected = hashlib.sha256(DIGEST_START + b"".join(ROWS) + b"".join(MASK_ROWS) + TAIL).digest()
     assert old_chain_digest(DIGEST_START, *GIVEN) == expected

@@ -10,7 +10,7 @@ import pytest
 
 from evolve import networks, store
 from evolve.analysis import statistics
-from evolve.analysis.comparison import best_groups, compare_groups, held_out_score
+from evolve.analysis.comparison import best_groups, best_run, compare_groups, held_out_score
 from evolve.analysis.html.tables import comparison_table, conclude, differing_settings, held_out_table
 from evolve.analysis.run_groups import (
     RunGroup,
@@ -38,6 +38,12 @@ def run(seed, score, generations=2, name="a", digest=b"0"):
 def group(label, scores, env="CartPole-v1"):
     config = Config().with_env(Config().env.model_copy(update={"id": env}))
     return RunGroup(label, config, tuple(run(seed, float(score)) for seed, score in enumerate(scores)))
+
+
+def test_the_best_run_of_a_group_ignores_seeds_without_a_score():
+    assert best_run(group("x", [np.nan, 1.0, 3.0, 2.0])).header.seed == 2
+    runs = tuple(replace(run(seed, score), held_out=None) for seed, score in enumerate((1.0, 4.0, np.nan)))
+    assert best_run(RunGroup("x", Config(), runs)).header.seed == 1
 
 
 def test_a_seed_counts_once():

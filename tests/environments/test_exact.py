@@ -62,6 +62,12 @@ def returns(name, act, seeds, **kwargs):
     return total
 
 
+def test_every_exact_task_is_tried_before_a_run():
+    for name in sorted(environments.TASKS):
+        fingerprints = environments.check_repeatable(engine_of(name, slots=2), slots=2)
+        assert len(fingerprints) > 1, name  # () if an episode failed
+
+
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 @pytest.mark.parametrize(("name", "kwargs"), CASES, ids=str)
 def test_the_kernels_equal_the_array_reference(name, kwargs):

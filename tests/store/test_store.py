@@ -583,6 +583,8 @@ def test_an_empty_sector_in_a_heap_of_texts_is_refused(path, in_memory):
         put("selection", h5py.ExternalLink("a pipe", "/")),  # never opened, although its columns are optional
         put("generation/returns", (10**9, 10**3, 10), dtype="f8"),  # a file of a few bytes claims 80 TB
         put("generation/returns", None, data=np.zeros((2, P, E)), compression="gzip"),
+        put("generation/lengths", None, data=np.ones((2, P + 1, E), np.int32)),  # not as many candidates as returns
+        put("champion/mask", None, data=np.ones((2, W + 1), np.bool_)),
         put("checkpoint/leaderboard", (8,), dtype="u1", external=[("/etc/passwd", 0, 8)]),
         put("checkpoint/leaderboard", None, data=["os.system('x')"], dtype=h5py.string_dtype()),
         put("generation/digest", np.array([b"0" * 64])),

@@ -23,6 +23,14 @@ def random(P=4, **options):
     return Random(RandomOptions(**options), NETWORK, P, 7)
 
 
+def test_the_traces_of_a_genome_are_those_of_its_newest_evaluation():
+    genomes = Genomes(np.ones((2, W), np.float32), np.ones((2, W), np.bool_))
+    scored = ScoredGenomes.evaluated(genomes, np.zeros(2), np.ones((2, W), np.float32))
+    again = scored.with_evaluation(np.ones(1), np.full((1, W), 2, np.float32))
+    assert again.traces.tolist() == [[2] * W, [1] * W]
+    assert scored.traces.tolist() == [[1] * W] * 2  # a state does not change
+
+
 def test_random_candidates_are_new_in_every_generation():
     made = random(survivors=1)
     _, state = play(made, made.start(), 0, [0, 3, 1, 2])

@@ -165,6 +165,8 @@ def test_emitters_keep_the_connections_of_their_elites():
         if generation:
             known = {mask.tobytes() for mask in state.genomes.mask}
             assert {mask.tobytes() for mask in genomes.mask} <= known
+            for number, emitter in enumerate(state.emitters):  # half of the candidates are of two emitters
+                assert (genomes.mask[4 * number : 4 * number + 4] == emitter.mask).all()
         assert not genomes.weights[~genomes.mask].any()
         state = made.tell(state, genomes, Results(genomes.weights.astype(np.float64).sum(axis=1)))
     assert len({emitter.mask.tobytes() for emitter in state.emitters}) == 2
@@ -338,6 +340,31 @@ def test_a_changed_archive_is_found(made, call, tmp_path, way):
         file["selection/archive"][...] = archive
     done = call("verify", path, *{"one": [], "two": [made.path], "full": ["--full"]}[way])
     assert (done.code, "generation 2" in done.out) == (1, True), done.out
+
+
+def test_a_changed_measure_is_found_although_the_archive_stays(made, tmp_path):
+    path = tmp_path / "changed.h5"
+    path.write_bytes(made.path.read_bytes())
+    other = int(made.generations[2].record.champion_candidate == 0)
+    with h5py.File(path, "r+") as file:
+        measures = file["selection/measures"][()]
+        measures[2, other, 0] = np.nextafter(measures[2, other, 0], np.inf)
+        file["selection/measures"][...] = measures
+    verdict = evolve.load(path).verify()
+    assert (verdict.equal, verdict.generation) == (False, 2)
+
+
+def test_a_changed_measure_of_a_champion_is_found_although_it_stays_in_its_cell(tmp_path):
+    made = evolve.train(
+        env={"id": "CartPole-v1", "engine": "exact"}, network="hebbian-dag", population=8, generations=2, episodes=1,
+        strategy={"name": "map-elites", "cells": [2]}, held_out_episodes=1, seed=1, output=tmp_path,
+    )  # fmt: skip
+    with h5py.File(made.path, "r+") as file:
+        measures = file["selection/measures"][()]
+        measures[1, file["champion/candidate"][1]] += 0.25
+        file["selection/measures"][...] = measures
+    verdict = evolve.load(made.path).verify()
+    assert (verdict.equal, verdict.generation) == (False, 1)
 
 
 def test_a_mean_observation_is_what_a_replay_sees(made):
