@@ -58,13 +58,13 @@ def test_environments_that_share_something_play_only_alone(env, difference):
     ) as refused:
         engines.check_repeatable(engine, slots=2)
     assert "compute.slots=1" in str(refused.value)
-    engines.check_repeatable(engine, slots=1)
+    assert engines.check_repeatable(engine, slots=1)
 
 
 def test_an_object_that_keeps_something_at_the_end_of_its_episode_is_not_used_again():
     with pytest.raises(InputError, match=r"a used and a new environment differ: reward \(0 against 1\) of step 1"):
         engines.check_repeatable(make(EnvOptions(id="toys:Hoards", reuse=True), 1), reuse=True)
-    engines.check_repeatable(make(EnvOptions(id="toys:Hoards"), 1))
+    assert engines.check_repeatable(make(EnvOptions(id="toys:Hoards"), 1))
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -80,7 +80,7 @@ def test_only_the_compared_episode_has_to_keep_the_contract(monkeypatch, fails):
 
     monkeypatch.setattr(toys.Values, "reset", break_most)
     engine = make(EnvOptions(id="toys:Values-v0", kwargs={"x": 1.0}), 1)
-    engines.check_repeatable(engine)
+    assert engines.check_repeatable(engine)
     assert len(set(begun)) > 2
     monkeypatch.setattr(toys.Values, "step", lambda *_: (np.zeros(1, np.float32), len(begun), True, False, {}))
     with pytest.raises(InputError, match="two episodes differ: reward"):
