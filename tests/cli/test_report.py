@@ -242,6 +242,19 @@ def test_only_a_run_that_was_to_be_filmed_has_no_film(runs, monkeypatch):
     assert [each.why_no_film[:9] for each in found] == ["No film: ", ""]
 
 
+def test_a_page_with_tests_explains_them(runs, monkeypatch, tmp_path):
+    compare = html.comparison.compare_groups
+
+    def with_test(groups):
+        ranking = compare(groups)
+        return replace(ranking, rows=[ranking.rows[0], replace(ranking.rows[1], p=0.04, effect=0.1)])
+
+    monkeypatch.setattr(html.comparison, "compare_groups", with_test)
+    page, _ = html.make_page(*read_groups(sorted(runs.glob("*/*.h5")), lambda: None), None)
+    assert "Mann-Whitney test against the best" in page
+    assert "p = 0.040, A = 0.10" in page
+
+
 def test_experiments_and_seeds_are_told_apart(made, runs):
     page = Page(made)
     for path in sorted(runs.glob("*/*.h5")):
@@ -252,10 +265,11 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
     assert page.text.count("survivors 4, seed 2") >= 5
     assert page.text.count("a/ seed-2.h5") == 1
     for text in ("survivors 4 (2 seeds)", "survivors 6 (1 seed)", "of 2 experiments survivors ",
-                 "because the same scores choose the best.", "Settings in which the experiments differ",
+                 "Settings in which the experiments differ",
                  "experiment strategy.survivors survivors 4 4 survivors 6 6",
                  f"Not evaluated: python -m evolve.evaluate {runs / 'b' / 'seed-1.h5'}"):  # fmt: skip
         assert text in page.text, text
+    assert "Mann-Whitney" not in page.text  # too few seeds for a test
     assert page.source.count('aria-label="Network of the champion of ') == 2  # of two experiments
     assert page.source.count("<video") == 2  # of two experiments, with three runs
     assert "Seed 1, the best of 2, held-out champion: " in page.text or "Seed 2, the best of 2, held" in page.text

@@ -286,13 +286,17 @@ def _front_or_archive(draw: _Draw, number: int, group: RunGroup) -> Drawing | No
     return Drawing(group.label, f"{_seed_in_words(run, group)}. {explanation}", picture)
 
 
-def _comparison(draw: _Draw, groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...]] | None:
-    """Return the comparison of several groups: a table, a figure and notes. None for a single group."""
+def _comparison(draw: _Draw, groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...], bool] | None:
+    """Return the comparison of several groups: a table, a figure, notes, and whether p and A are in the figure.
+
+    Return None for a single group.
+    """
     if len(groups) < 2:
         return None
     ranking = comparison.compare_groups(groups)
     picture = draw("comparison", ranking.score, figures.draw_comparison(ranking))
-    return tables.comparison_table(ranking, groups), picture, ranking.notes
+    has_tests = any(row.p is not None for row in ranking.rows)
+    return tables.comparison_table(ranking, groups), picture, ranking.notes, has_tests
 
 
 def reported_champion(run: StoredRun) -> ReportedChampion:
