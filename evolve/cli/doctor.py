@@ -122,7 +122,7 @@ def run_probe(
                 # Kill the process here, because `Popen.__exit__` waits for the end of the process.
                 if process.poll() is None:
                     kill_launcher(process)
-    except OSError as error:  # there is no such program, or no room for temporary files
+    except OSError as error:  # there is no such program, or no space for temporary files
         return None, f"{error}"
     out, err = output
     # Libraries may print lines, too, so only the line with the mark counts.

@@ -100,7 +100,7 @@ class FingerprintsStructure(ctypes.Structure):
     """The C structure `fingerprints` of kernels/fingerprints.h. The caller keeps its arrays alive."""
 
     _fields_ = (
-        ("sizes", INT64 * 2), ("room", INT64), ("observations", ADDRESS), ("coefficients", ADDRESS),
+        ("sizes", INT64 * 2), ("max_hashes", INT64), ("observations", ADDRESS), ("coefficients", ADDRESS),
         ("states", ADDRESS), ("steps", ADDRESS), ("step_hashes", ADDRESS),
     )  # fmt: skip
 

@@ -107,7 +107,7 @@ class _Structure(ctypes.Structure):
 
     _fields_ = (
         *fields_of_type(ADDRESS, "coefficients"),
-        *fields_of_type(INT64, "room normalize fed num_columns"),
+        *fields_of_type(INT64, "max_hashes normalize fed num_columns"),
         ("columns", InitialColumns * MOST_COLUMNS),
         *fields_of_type(ADDRESS, "genomes seeds normalizers begun over made"),
         *fields_of_type(ADDRESS, "episodes ending beginning over_lanes returns prints slot_normalizers moments"),
@@ -184,7 +184,7 @@ class DevicePlay:
         self._task_structure = task_on_device(task, self._step.arrays)
         self._structure = _Structure(
             coefficients=self.arrays.constant(coefficients(max(task.observation_size, task.action_size))),
-            room=max_hashes,
+            max_hashes=max_hashes,
             normalize=normalize,
             num_columns=len(batch.held),
             columns=self._inputs.columns,

@@ -342,7 +342,7 @@ class _DeviceHashes:
         self.address = arrays.structure(
             FingerprintsStructure(
                 sizes=(ctypes.c_int64 * 2)(O, A),
-                room=MAX_HASHED_STEPS,
+                max_hashes=MAX_HASHED_STEPS,
                 observations=step.input,
                 coefficients=arrays.constant(coefficients(max(O, A))),
                 states=self._states.address,

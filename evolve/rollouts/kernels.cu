@@ -66,13 +66,13 @@ COLUMNS(16)
 COLUMNS(32)
 COLUMNS(64)
 
-/* Copy the first numbers of rows of `room` numbers, end to end: the numbers of row i to [ends[i], ends[i + 1]), counted from
- * ends[0]. Each block serves a row. */
-ENTRY evolve_end_to_end(const uint16_t *rows, int64_t room, const int64_t *ends, uint16_t *values)
+/* Copy the first numbers of rows of `row_size` numbers, end to end: the numbers of row i to [ends[i], ends[i + 1]),
+ * counted from ends[0]. Each block serves a row. */
+ENTRY evolve_end_to_end(const uint16_t *rows, int64_t row_size, const int64_t *ends, uint16_t *values)
 {
     const int64_t first = ends[blockIdx.x], count = ends[blockIdx.x + 1] - first;
     for (int64_t i = THREAD; i < count; i += THREADS)
-        values[first - ends[0] + i] = rows[blockIdx.x * room + i];
+        values[first - ends[0] + i] = rows[blockIdx.x * row_size + i];
 }
 
 /* y[i] = f(x[i]). The checks compare it with the array reference. */

@@ -123,7 +123,7 @@ def fields_of_type(kind: type[Any], names: str) -> tuple[tuple[str, type[Any]], 
 class _Structure(ctypes.Structure):
     """The C structure `play` of kernels/play.h, which has the shapes. The caller keeps its arrays alive.
 
-    room: The largest number of step hashes of an episode.
+    max_hashes: The largest number of step hashes of an episode.
     prints: The fingerprints of the slots.
     over: The number of finished episodes.
     hashed: The number of their step hashes.
@@ -131,7 +131,7 @@ class _Structure(ctypes.Structure):
 
     _fields_ = (
         *fields_of_type(ADDRESS, "places advance settle network step begin at coefficients"),
-        *fields_of_type(INT64, "room normalize tiles next fed num_columns"),
+        *fields_of_type(INT64, "max_hashes normalize tiles next fed num_columns"),
         *fields_of_type(ADDRESS, "columns genomes seeds keys normalizers mask"),
         *fields_of_type(ADDRESS, "live slot_masks slot_keys returns prints step_hashes slot_normalizers moments"),
         *fields_of_type(INT64, "over hashed num_traces"),
@@ -180,7 +180,7 @@ class NativePlay:
             **batch.kernel.addresses,
             **self._environments.addresses,
             coefficients=self._coefficients.ctypes.data,
-            room=max_hashes,
+            max_hashes=max_hashes,
             normalize=normalize,
             tiles=tiles,
             num_columns=len(batch.held),

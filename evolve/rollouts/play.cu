@@ -19,7 +19,7 @@
 
 typedef struct {
     const uint64_t *coefficients; /* of fingerprints */
-    int64_t room, normalize;
+    int64_t max_hashes, normalize;
 
     /* The feed. */
     int64_t fed, num_columns;
@@ -45,7 +45,7 @@ typedef struct {
     double *result_returns;
     int32_t *result_lengths;
     uint64_t *result_prints;  /* [fed, 2] */
-    uint16_t *result_hashes;  /* [fed, room], two bytes each */
+    uint16_t *result_hashes;  /* [fed, max_hashes], two bytes each */
     double *result_moments;   /* [fed, 2 O] */
     float *result_traces;     /* [fed, T] */
 
@@ -182,8 +182,8 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
     for (int64_t a = 0; a < A; a++)
         rows[a * WIDTH] = output[a * WIDTH];
     fingerprint_rows(p->coefficients, rows, prints + WIDTH, A);
-    if (step < p->room)
-        p->result_hashes[episode * p->room + step] = prints[0] >> 56 | prints[WIDTH] >> 56 << 8;
+    if (step < p->max_hashes)
+        p->result_hashes[episode * p->max_hashes + step] = prints[0] >> 56 | prints[WIDTH] >> 56 << 8;
 }
 
 /* Play on for at most `steps` steps of each slot. */

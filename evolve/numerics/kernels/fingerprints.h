@@ -4,12 +4,12 @@
 
 typedef struct {
     int64_t sizes[2]; /* O, A */
-    int64_t room;
+    int64_t max_hashes;
     const float *observations; /* [slots, O] */
     const uint64_t *coefficients;
     uint64_t *states; /* of each slot 2 NUMBERs */
     int32_t *steps;   /* [slots] */
-    uint8_t *step_hashes; /* of each slot `room` NUMBERs, of two bytes each */
+    uint8_t *step_hashes; /* of each slot `max_hashes` NUMBERs, of two bytes each */
 } fingerprints;
 
 INLINE uint64_t fold(const float *row, int64_t n, const uint64_t *coefficients)
@@ -32,8 +32,8 @@ INLINE void fingerprint_row(const fingerprints *f, int64_t slot, int64_t which, 
     uint64_t h = *state ^ fold(row, f->sizes[which], f->coefficients);
     h *= 0x9E3779B97F4A7C15;
     *state = h ^ h >> 32;
-    if (step < f->room)
-        f->step_hashes[2 * NUMBER(slot, step, f->room) + which] = *state >> 56;
+    if (step < f->max_hashes)
+        f->step_hashes[2 * NUMBER(slot, step, f->max_hashes) + which] = *state >> 56;
 }
 
 /* Take in step number `step` of a slot, outputs [A]. */

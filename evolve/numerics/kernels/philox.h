@@ -145,14 +145,14 @@ void evolve_seed_words(const uint32_t *entropy, int64_t m, int64_t of_each, cons
     }
 }
 
-/* Write words number first ... first + n - 1 of the stream of a key into the buffer `room` [AT_ONCE + 4]; n is at most
+/* Write words number first ... first + n - 1 of the stream of a key into `buffer` [AT_ONCE + 4]; n is at most
  * AT_ONCE. Return the address of word `first`. Up to 3 earlier words precede it, as a counter gives 4 words. */
-INLINE const uint64_t *stream_words(const uint64_t *key, int64_t first, uint64_t *room, int64_t n)
+INLINE const uint64_t *stream_words(const uint64_t *key, int64_t first, uint64_t *buffer, int64_t n)
 {
     const int64_t skipped = first % 4;
     for (int64_t w = 0; w < skipped + n; w += 4)
-        philox((first + w) / 4 + 1, key[0], key[1], room + w);
-    return room + skipped;
+        philox((first + w) / 4 + 1, key[0], key[1], buffer + w);
+    return buffer + skipped;
 }
 
 /* The number in (0, 1) that a word stands for. */
@@ -164,8 +164,8 @@ INLINE double open_interval(uint64_t word)
 /* Standard normal deviates [n], at most AT_ONCE: the numbers from `first` on of the stream of a key. */
 INLINE void normal_part(const uint64_t *key, int64_t first, float *deviates, int64_t n)
 {
-    uint64_t room[AT_ONCE + 4];
-    evolve_normal(stream_words(key, first, room, n), deviates, n);
+    uint64_t buffer[AT_ONCE + 4];
+    evolve_normal(stream_words(key, first, buffer, n), deviates, n);
 }
 
 #define FOR_PARTS(first, stop) \
@@ -185,11 +185,11 @@ DISPATCH void evolve_normal_rows(const uint64_t *keys, int64_t first, int64_t st
 /* Uniform numbers [n, stop - first], as normal_rows. */
 DISPATCH void evolve_uniform_rows(const uint64_t *keys, int64_t first, int64_t stop, double *numbers, int64_t n)
 {
-    uint64_t room[AT_ONCE + 4];
+    uint64_t buffer[AT_ONCE + 4];
     for (int64_t row = 0; row < n; row++)
         FOR_PARTS(first, stop)
         {
-            const uint64_t *words = stream_words(keys + 2 * row, i, room, part);
+            const uint64_t *words = stream_words(keys + 2 * row, i, buffer, part);
             for (int64_t k = 0; k < part; k++)
                 *numbers++ = open_interval(words[k]);
         }
@@ -200,11 +200,11 @@ DISPATCH void evolve_uniform_rows(const uint64_t *keys, int64_t first, int64_t s
 DISPATCH void evolve_at_least_rows(const uint64_t *keys, int64_t first, int64_t stop, const double *thresholds,
                                    int64_t down, int64_t right, uint8_t *reached, int64_t n)
 {
-    uint64_t room[AT_ONCE + 4];
+    uint64_t buffer[AT_ONCE + 4];
     for (int64_t row = 0; row < n; row++)
         FOR_PARTS(first, stop)
         {
-            const uint64_t *words = stream_words(keys + 2 * row, i, room, part);
+            const uint64_t *words = stream_words(keys + 2 * row, i, buffer, part);
             const double *threshold = thresholds + row * down + (i - first) * right;
             for (int64_t k = 0; k < part; k++)
                 *reached++ = open_interval(words[k]) >= threshold[k * right];

@@ -92,20 +92,20 @@ INLINE void copy_part(uint8_t *block, int64_t first, const uint8_t *part, int64_
 }
 
 /* Return the block of 64 bytes that begins at byte `first` of message `row`; of the last message if `row` is beyond it.
- * A block within `a` is not copied. Any other block, with bytes of `b` or of the padding, is put together in `room`. */
-INLINE const uint8_t *block_of(messages all, int64_t row, int64_t first, uint8_t room[64])
+ * A block within `a` is not copied. Any other block, with bytes of `b` or of the padding, is put together in `buffer`. */
+INLINE const uint8_t *block_of(messages all, int64_t row, int64_t first, uint8_t buffer[64])
 {
     const int64_t at = row < all.n ? row : all.n - 1, size = all.k + all.m;
     if (first + 64 <= all.k)
         return all.a + at * all.k + first;
-    memset(room, 0, 64);
-    copy_part(room, first, all.a + at * all.k, 0, all.k);
-    copy_part(room, first, all.b + at * all.m, all.k, all.m);
+    memset(buffer, 0, 64);
+    copy_part(buffer, first, all.a + at * all.k, 0, all.k);
+    copy_part(buffer, first, all.b + at * all.m, all.k, all.m);
     if (first <= size && size < first + 64)
-        room[size - first] = 0x80;
+        buffer[size - first] = 0x80;
     for (int i = 0; i < 8 && first == 64 * (blocks_of(all) - 1); i++)
-        room[56 + i] = (uint8_t)((uint64_t)size * 8 >> (56 - 8 * i));
-    return room;
+        buffer[56 + i] = (uint8_t)((uint64_t)size * 8 >> (56 - 8 * i));
+    return buffer;
 }
 
 /* Write word i of a digest, the highest byte first. */
@@ -124,9 +124,9 @@ DISPATCH void evolve_sha256_by_lanes(const uint8_t *a, int64_t k, const uint8_t 
         for (int i = 0; i < 8; i++)
             FOR_LANES states[i][t] = sha256_start[i];
         for (int64_t block = 0; block < blocks_of(all); block++) {
-            uint8_t room[64];
+            uint8_t buffer[64];
             for (int t = 0; t < LANES; t++)
-                put_words(words, t, block_of(all, row + t, 64 * block, room));
+                put_words(words, t, block_of(all, row + t, 64 * block, buffer));
             take_blocks(words, states);
         }
         for (int t = 0; t < LANES && row + t < n; t++)
@@ -180,8 +180,8 @@ SHA_INSTRUCTIONS void evolve_sha256_by_instructions(const uint8_t *a, int64_t k,
             __m128i abef_before[AT_A_TIME], cdgh_before[AT_A_TIME];
             FOR_MESSAGES
             {
-                uint8_t room[64];
-                const uint8_t *bytes = block_of(all, row + t, 64 * block, room);
+                uint8_t buffer[64];
+                const uint8_t *bytes = block_of(all, row + t, 64 * block, buffer);
                 for (int i = 0; i < 4; i++)
                     w[i][t] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(bytes + 16 * i)), reversed);
                 abef_before[t] = abef[t], cdgh_before[t] = cdgh[t];

@@ -20,7 +20,7 @@ typedef struct {
     task_begin *begin;
     const task *at;
     const uint64_t *coefficients; /* of fingerprints */
-    int64_t room, normalize, tiles;
+    int64_t max_hashes, normalize, tiles;
 
     /* The feed: `next` is the first of `fed` episodes that has not begun. */
     int64_t next, fed, num_columns;
@@ -36,7 +36,7 @@ typedef struct {
     int64_t *slot_keys;
     double *returns;
     uint64_t *prints;        /* [tiles, 2, WIDTH] */
-    uint8_t *step_hashes;    /* [slots, room, 2] */
+    uint8_t *step_hashes;    /* [slots, max_hashes, 2] */
     float *slot_normalizers; /* [tiles, 2 O, WIDTH] */
     double *moments;         /* [tiles, 2 O, WIDTH] */
 
@@ -89,7 +89,7 @@ INLINE int64_t in_units(float trace)
 INLINE void end_slot(play *p, int64_t slot)
 {
     const int64_t n = p->over++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
-    const int64_t length = p->at->steps[slot], kept = length < p->room ? length : p->room;
+    const int64_t length = p->at->steps[slot], kept = length < p->max_hashes ? length : p->max_hashes;
     const uint64_t *prints = SLOT_ROWS(p->prints, 2, slot);
     const double *moments = SLOT_ROWS(p->moments, numbers, slot);
     const float *traces = SLOT_ROWS(p->traces, T, slot);
@@ -99,7 +99,7 @@ INLINE void end_slot(play *p, int64_t slot)
     p->result_lengths[n] = (int32_t)length;
     p->result_prints[2 * n] = prints[0];
     p->result_prints[2 * n + 1] = prints[WIDTH];
-    memcpy(p->result_hashes + 2 * p->hashed, p->step_hashes + 2 * slot * p->room, 2 * kept);
+    memcpy(p->result_hashes + 2 * p->hashed, p->step_hashes + 2 * slot * p->max_hashes, 2 * kept);
     p->hashed += kept;
     for (int64_t i = 0; i < numbers; i++)
         p->result_moments[n * numbers + i] = moments[i * WIDTH];
@@ -113,8 +113,8 @@ INLINE void keep_step_hashes(const play *p, int64_t tile)
     const uint64_t *prints = p->prints + 2 * tile * WIDTH;
     for (int t = 0; t < LANES; t++) {
         const int64_t slot = tile * WIDTH + t, step = p->at->steps[slot];
-        uint8_t *pair = p->step_hashes + 2 * (slot * p->room + (step < p->room ? step : 0));
-        if (step < p->room) {
+        uint8_t *pair = p->step_hashes + 2 * (slot * p->max_hashes + (step < p->max_hashes ? step : 0));
+        if (step < p->max_hashes) {
             pair[0] = prints[t] >> 56;
             pair[1] = prints[WIDTH + t] >> 56;
         }
