@@ -164,6 +164,15 @@ def test_the_handler_of_an_alarm_that_was_set_before_may_raise(alarms, tmp_path)
     assert alarms == []
 
 
+def test_a_disarmed_watchdog_delivers_no_alarm(alarms):
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with Watchdog(60.0, fatal=False) as watchdog:
+        time.sleep(0.2)
+    wait_for(lambda: alarms)
+    watchdog.deliver_alarm()
+    assert len(alarms) == 1
+
+
 @pytest.mark.usefixtures("alarms")
 def test_the_handler_of_an_alarm_may_raise_while_a_watchdog_takes_it_over(monkeypatch):
     def end(*_):
