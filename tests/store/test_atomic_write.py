@@ -22,6 +22,15 @@ def test_a_file_is_replaced_when_the_block_ends(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_that_has_become_read_only_is_not_replaced(tmp_path):
+    path = tmp_path / "x.png"
+    path.write_text("old")
+    path.chmod(0o440)
+    with pytest.raises(PermissionError), atomic_write(path):
+        pytest.fail("the block ran")
+    assert path.read_text() == "old"
+
+
 def test_the_group_of_a_file_stays(tmp_path, monkeypatch):
     path, given = tmp_path / "x.png", []
     path.write_text("old")
