@@ -154,8 +154,8 @@ INLINE void forward_tile(const hebbian_dag *dag, int64_t tile, float *nodes, flo
                          const float *sums_before, int due)
 {
     const int64_t first = TILE(tile, dag->weight_rows);
-    const float *w = dag->weights + first, *g = dag->gains + (dag->gains ? first : 0);
-    float *h = dag->traces + first, *output = nodes + dag->sizes[0] * WIDTH, rate[LANES];
+    const float *w = dag->weights + first, *g = dag->gains ? dag->gains + first : 0;
+    float *h = dag->gains ? dag->traces + first : 0, *output = nodes + dag->sizes[0] * WIDTH, rate[LANES];
     const float limit = dag->trace_limit;
     read_rate(dag, nodes_before, rate);
     for (int64_t layer = 0; layer < dag->layers; layer++) {
@@ -171,7 +171,9 @@ INLINE void forward_tile(const hebbian_dag *dag, int64_t tile, float *nodes, flo
             else
                 FOR_WRITTEN_COLUMNS(columns, SUM);
 #undef SUM
-            w += rows * columns * WIDTH, h += rows * columns * WIDTH, g += dag->gains ? rows * columns * WIDTH : 0;
+            w += rows * columns * WIDTH;
+            if (dag->gains)
+                h += rows * columns * WIDTH, g += rows * columns * WIDTH;
             x += rows * WIDTH, x_before += rows * WIDTH;
             sums += columns * WIDTH, sums_before += columns * WIDTH;
         }
