@@ -217,7 +217,7 @@ def describe_spaces(experiment: Experiment) -> list[str]:
             lines.append(f"{_range('observation', first, size)}: {name}{scaled}")
         first += size
     if spaces.action is None:
-        return [*lines, "The task reads the outputs in its own way."]
+        return [*lines, "The task reads the outputs in its own way; docs/exact.md describes the tasks of evolve."]
     # The parts of the action. `first` is the number of the first output of a part.
     first = 0
     for name, space in _parts("action", spaces.action):

@@ -3,7 +3,7 @@
  * void policy_reset(void)                                    starts an episode: loads the weights, clears the memory
  * void policy_step(const float *observation, float *output)  advances the network by one step
  *
- * observation: POLICY_OBSERVATIONS numbers, flattened as in training, discrete values one-hot.
+ * observation: POLICY_OBSERVATIONS finite numbers, flattened as in training, discrete values one-hot.
  * output: POLICY_OUTPUTS numbers in [-1, 1].
 $spaces
  *

@@ -33,8 +33,9 @@ def _parser() -> Parser:
     formats = "champion (the default); c, json, onnx, torch: the network; csv, tensorboard: the run by generation"
     add("--format", choices=_SUFFIXES, help=f"{formats}. Without --format, the ending of OUT decides")
     endings = ", ".join(suffix for suffix in _SUFFIXES.values() if suffix)
-    out = f"the output file (FILE with the ending {endings}), or the directory for tensorboard (FILE-tensorboard)"
-    add("-o", "--output", type=Path, metavar="OUT", help=out)
+    file = f"the output file (FILE with the ending {endings}); an existing file is replaced"
+    directory = "For tensorboard, the output directory (FILE-tensorboard)"
+    add("-o", "--output", type=Path, metavar="OUT", help=f"{file}. {directory}")
     parser.add_genome_choice()
     return parser
 
