@@ -188,7 +188,7 @@ class Engine(Protocol):
 
 
 def as_frame(env_id: str, render: Callable[[], Any], cure: str = "") -> UInt8:
-    """Return the frame that an environment renders, [H, W, 3].
+    """Return the frame that an environment renders, [H, W, 3]. The opacity of a frame [H, W, 4] is dropped.
 
     Args:
         env_id: The environment, for the error.
@@ -203,9 +203,9 @@ def as_frame(env_id: str, render: Callable[[], Any], cure: str = "") -> UInt8:
         frame = np.asarray(render())
     except FAILURES as error:  # mostly a missing library
         raise InputError("env.id", expected, f"{env_id} ({one_line(error)})", cure or install_cure(error)) from error
-    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):
         raise InputError("env.id", expected, f"{env_id}, which draws {frame.dtype}{list(frame.shape)}")
-    return frame
+    return frame[:, :, :3]
 
 
 def install_cure(error: BaseException) -> str:

@@ -2,12 +2,14 @@
 
 import os
 
+import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments import rendering
+from evolve.environments.engine import as_frame
 from evolve.errors import InputError
 
 
@@ -38,6 +40,15 @@ def test_an_environment_that_cannot_be_reset_is_not_said_to_draw_nothing(monkeyp
     monkeypatch.setattr(CartPoleEnv, "reset", fail)
     with pytest.raises(InputError, match=r"^env\.id: expected .* that can be reset .* got CartPole-v1 \(.* no map\)"):
         environments.try_drawing(EnvOptions(id="CartPole-v1"))
+
+
+def test_a_frame_has_three_colours():
+    """PyBullet draws a fourth number, the opacity."""
+    frame = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    assert as_frame("Toy-v0", lambda: frame).tolist() == frame[:, :, :3].tolist()
+    for refused in (frame[:, :, :2], frame[:, :, 0], frame / 255, None):
+        with pytest.raises(InputError, match=r"^env\.id: expected an environment that draws frames .*, got Toy-v0"):
+            as_frame("Toy-v0", lambda frame=refused: frame)
 
 
 @pytest.mark.parametrize("found", ["EGL", "OSMesa", None])
