@@ -51,7 +51,7 @@ def is_left_to_gymnasium(task: AnyTask) -> bool:
 
 
 class TaskStructure(ctypes.Structure):
-    """The C structure `task` of kernels/tasks.h. It holds only addresses, so its owner must keep the arrays alive."""
+    """The structure `exact_task` of kernels/tasks.h. It holds only addresses, so its owner keeps the arrays alive."""
 
     _fields_ = (
         ("num_observations", INT64), ("num_actions", INT64), ("state_rows", INT64), ("limit", INT64),
@@ -126,9 +126,9 @@ class CompiledSlots:
 
     @property
     def addresses(self) -> dict[str, int]:
-        """The addresses for the rollout kernel: the task's functions "step" and "begin", and its structure, "at"."""
+        """The addresses for the rollout kernel: the task's functions "step" and "begin", and its structure, "task"."""
         step, begin = native.function_address(self._step), native.function_address(self._begin)
-        return {"step": step, "begin": begin, "at": self.address}
+        return {"step": step, "begin": begin, "task": self.address}
 
     def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; write rows `slots` of observations [B, O]."""

@@ -130,7 +130,7 @@ class _Structure(ctypes.Structure):
     """
 
     _fields_ = (
-        *fields_of_type(ADDRESS, "places advance settle network step begin at coefficients"),
+        *fields_of_type(ADDRESS, "places advance settle network step begin task coefficients"),
         *fields_of_type(INT64, "max_hashes normalize tiles next fed num_columns"),
         *fields_of_type(ADDRESS, "columns genomes seeds keys normalizers mask"),
         *fields_of_type(ADDRESS, "live slot_masks slot_keys returns prints step_hashes slot_normalizers moments"),

@@ -112,10 +112,10 @@ INLINE void begin_together(const device_play *p, int64_t numbers, int64_t slot, 
 /* End the episodes of the lanes that are `over`, and begin others; return the new episode of the caller's lane. The whole
  * block copies the genome of a lane, because most often only one lane is over. A thread begins the rows that it has ended,
  * so no barrier is needed between. If the network `waits` while a world makes its first step, it begins when it is `due`. */
-INLINE int64_t turn_over(const device_play *p, const task *at, int64_t tile, int64_t episode, int64_t over, int64_t due,
-                         const int waits)
+INLINE int64_t turn_over(const device_play *p, const exact_task *task, int64_t tile, int64_t episode, int64_t over,
+                         int64_t due, const int waits)
 {
-    const int64_t slot = tile * WIDTH + LANE, numbers = p->normalize ? 2 * at->num_observations : 0;
+    const int64_t slot = tile * WIDTH + LANE, numbers = p->normalize ? 2 * task->num_observations : 0;
     int64_t next = episode;
     if (PART == 0 && (over || due)) {
         next = over ? next_episode(p) : episode;
@@ -139,7 +139,7 @@ INLINE int64_t turn_over(const device_play *p, const task *at, int64_t tile, int
     uint64_t *prints = p->prints + TILE(tile, 2);
     if (over && episode >= 0) {
         p->result_returns[episode] = p->returns[slot];
-        p->result_lengths[episode] = (int32_t)at->steps[slot];
+        p->result_lengths[episode] = (int32_t)task->steps[slot];
         p->result_prints[2 * episode] = prints[0];
         p->result_prints[2 * episode + 1] = prints[WIDTH];
         atomicAdd(p->over, 1ull);
@@ -150,20 +150,20 @@ INLINE int64_t turn_over(const device_play *p, const task *at, int64_t tile, int
     }
     if (over) {
         p->episodes[slot] = next;
-        at->active[slot] = next >= 0;
+        task->active[slot] = next >= 0;
     }
     if (over && next >= 0) {
-        at->seeds[slot] = p->seeds[next];
-        keep_parameters(at, p->parameters + next * p->num_parameters, p->num_parameters, slot);
+        task->seeds[slot] = p->seeds[next];
+        keep_parameters(task, p->parameters + next * p->num_parameters, p->num_parameters, slot);
     }
     return next;
 }
 
 /* Pass the observation of the slot to the network. */
-INLINE void see(const device_play *p, const task *at, int64_t tile, float *input)
+INLINE void see(const device_play *p, const exact_task *task, int64_t tile, float *input)
 {
-    const int64_t O = at->num_observations;
-    const float *rows = at->observations + TILE(tile, O);
+    const int64_t O = task->num_observations;
+    const float *rows = task->observations + TILE(tile, O);
     if (p->normalize)
         normalize_rows(rows, p->slot_normalizers + TILE(tile, 2 * O), p->moments + TILE(tile, 2 * O), input, O);
     else
@@ -174,10 +174,10 @@ INLINE void see(const device_play *p, const task *at, int64_t tile, float *input
 }
 
 /* Pass the action of the network to the task. */
-INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t episode, const float *output)
+INLINE void act(const device_play *p, const exact_task *task, int64_t tile, int64_t episode, const float *output)
 {
-    const int64_t A = at->num_actions, step = at->steps[tile * WIDTH + LANE];
-    float *rows = at->outputs + TILE(tile, A);
+    const int64_t A = task->num_actions, step = task->steps[tile * WIDTH + LANE];
+    float *rows = task->outputs + TILE(tile, A);
     uint64_t *prints = p->prints + TILE(tile, 2);
     for (int64_t a = 0; a < A; a++)
         rows[a * WIDTH] = output[a * WIDTH];
@@ -189,7 +189,8 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
 /* Play on for at most `steps` steps of each slot. */
 #define PLAY(network, world)                                                                                           \
     extern "C" __global__ void BOUNDS(network)                                                                         \
-        evolve_play_##network##_on_##world(const __grid_constant__ network net, const __grid_constant__ task at,       \
+        evolve_play_##network##_on_##world(const __grid_constant__ network net,                                        \
+                                           const __grid_constant__ exact_task task,                                    \
                                            const __grid_constant__ device_play p, int64_t steps)                       \
     {                                                                                                                  \
         const int64_t tile = TILE_OF_THREAD, slot = tile * WIDTH + LANE;                                               \
@@ -197,31 +198,32 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
         for (int64_t step = 0;; step++) {                                                                              \
             if (ANY_LANE(over || due)) {                                                                               \
                 network##_settle(&net, tile);                                                                          \
-                episode = turn_over(&p, &at, tile, episode, over, due, FIRST_STEP);                                    \
+                episode = turn_over(&p, &task, tile, episode, over, due, FIRST_STEP);                                  \
                 if (over && PART == 0 && episode >= 0)                                                                 \
-                    world##_begin_slot(&at, slot);                                                                     \
+                    world##_begin_slot(&task, slot);                                                                   \
                 live = ANY_LANE(episode >= 0);                                                                         \
                 if (THREAD == 0) /* all have read it */                                                                \
                     p.over_lanes[tile] = 0;                                                                            \
             }                                                                                                          \
             if (!live || step == steps)                                                                                \
                 break;                                                                                                 \
-            const int64_t first = FIRST_STEP && episode >= 0 && at.steps[slot] < 0, playing = episode >= 0 && !first;  \
+            const int64_t first = FIRST_STEP && episode >= 0 && task.steps[slot] < 0;                                  \
+            const int64_t playing = episode >= 0 && !first;                                                            \
             float *input, *output;                                                                                     \
             network##_places(&net, tile, &input, &output);                                                             \
-            see(&p, &at, tile, input);                                                                                 \
+            see(&p, &task, tile, input);                                                                               \
             network##_advance(&net, tile);                                                                             \
             BARRIER();                                                                                                 \
             if (PART == 0 && playing)                                                                                  \
-                act(&p, &at, tile, episode, output);                                                                   \
+                act(&p, &task, tile, episode, output);                                                                 \
             if (PART == 0 && (FIRST_STEP || playing)) /* threads of worlds wait for each other in it */                \
-                world##_step_tile(&at, tile);                                                                          \
+                world##_step_tile(&task, tile);                                                                        \
             if (PART == 0 && playing) {                                                                                \
-                p.returns[slot] = p.returns[slot] + at.rewards[slot];                                                  \
+                p.returns[slot] = p.returns[slot] + task.rewards[slot];                                                \
                 made++;                                                                                                \
             }                                                                                                          \
             BARRIER();                                                                                                 \
-            over = playing && at.ended[slot];                                                                          \
+            over = playing && task.ended[slot];                                                                        \
             due = first;                                                                                               \
         }                                                                                                              \
         if (made)                                                                                                      \

@@ -6,17 +6,17 @@
 #undef TASK_REGISTERS
 #define TASK_REGISTERS 112
 
-INLINE void acrobot_begin(const task *at, int64_t slot, double *state, int64_t t)
+INLINE void acrobot_begin(const exact_task *task, int64_t slot, double *state, int64_t t)
 {
-    STATE(0) = draw_between(at, slot, 0, -0.1, 0.1);
-    STATE(3) = draw_between(at, slot, 1, -0.1, 0.1);
-    STATE(6) = draw_between(at, slot, 2, -0.1, 0.1);
-    STATE(7) = draw_between(at, slot, 3, -0.1, 0.1);
+    STATE(0) = draw_between(task, slot, 0, -0.1, 0.1);
+    STATE(3) = draw_between(task, slot, 1, -0.1, 0.1);
+    STATE(6) = draw_between(task, slot, 2, -0.1, 0.1);
+    STATE(7) = draw_between(task, slot, 3, -0.1, 0.1);
     keep_sincos(state, 0, t);
     keep_sincos(state, 3, t);
 }
 
-INLINE void acrobot_observe(const task *at, const double *RESTRICT state, float *RESTRICT rows)
+INLINE void acrobot_observe(const exact_task *task, const double *RESTRICT state, float *RESTRICT rows)
 {
     for (int t = 0; t < LANES; t++) {
         SEEN(0) = (float)STATE(2);
@@ -68,7 +68,7 @@ INLINE double acrobot_wrapped(double angle)
 }
 
 /* One step: the method of Runge and Kutta. Its four evaluations are one loop, whose body a device has once. */
-INLINE void acrobot_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
+INLINE void acrobot_step(const exact_task *task, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
                   double *RESTRICT rewards, uint8_t *RESTRICT ended)
 {
     double torque[LANES], a1[LANES], a2[LANES], ahead[8 * LANES], total[4][LANES];

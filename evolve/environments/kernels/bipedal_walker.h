@@ -87,11 +87,11 @@ INLINE void walker_terrain(world *w, int hardcore)
 }
 
 /* Draw the terrain and the push with which an episode begins; the clouds are skipped. */
-ONE_WORLD void bipedal_walker_begin(const task *at, int64_t slot)
+ONE_WORLD void bipedal_walker_begin(const exact_task *task, int64_t slot)
 {
-    world *w = WORLD(at, slot);
-    const model *m = MODEL(at);
-    pcg64_seed(&w->generator, at->seeds[slot]);
+    world *w = WORLD(task, slot);
+    const model *m = MODEL(task);
+    pcg64_seed(&w->generator, task->seeds[slot]);
     walker_terrain(w, m->flag);
     for (int cloud = 0; cloud < WALKER_VERTICES / 20; cloud++)
         for (int number = 0; number < 11; number++)
@@ -110,26 +110,26 @@ INLINE double walker_shaping(const world *w)
     return 130 * (double)w->bodies[0].p.x / 30.0 - 5.0 * fabs((double)w->bodies[0].a);
 }
 
-INLINE void bipedal_walker_begun(const task *at, int64_t slot)
+INLINE void bipedal_walker_begun(const exact_task *task, int64_t slot)
 {
-    world *w = WORLD(at, slot);
+    world *w = WORLD(task, slot);
     w->shaping = walker_shaping(w);
 }
 
 /* The action of joint j: its output, limited to [-1, 1], or 0 for NaN, times the present strength of its leg. */
-INLINE float walker_action(const task *at, int64_t slot, int32_t j, const float *outputs)
+INLINE float walker_action(const exact_task *task, int64_t slot, int32_t j, const float *outputs)
 {
-    const double *parameter = WORLD(at, slot)->parameter;
-    const double x = clipped(MODEL(at)->option[0] * (double)outputs[j * WIDTH], -1.0, 1.0);
-    const int later = parameter[6] > 0.0 && (double)at->steps[slot] >= parameter[6];
+    const double *parameter = WORLD(task, slot)->parameter;
+    const double x = clipped(MODEL(task)->option[0] * (double)outputs[j * WIDTH], -1.0, 1.0);
+    const int later = parameter[6] > 0.0 && (double)task->steps[slot] >= parameter[6];
     return (x == x ? (float)x : 0.0f) * (float)parameter[(later ? 4 : 2) + j / 2];
 }
 
-ONE_WORLD void bipedal_walker_act(const task *at, int64_t slot, const float *outputs)
+ONE_WORLD void bipedal_walker_act(const exact_task *task, int64_t slot, const float *outputs)
 {
-    world *w = WORLD(at, slot);
+    world *w = WORLD(task, slot);
     for (int32_t j = 0; j < MAX_JOINTS; j++) {
-        const float action = walker_action(at, slot, j, outputs);
+        const float action = walker_action(task, slot, j, outputs);
         const float speed = j & 1 ? 6.0f : 4.0f;
         w->joints[j].speed = action > 0.0f ? speed : action < 0.0f ? -speed : 0.0f;
         w->joints[j].torque = 80.0f * fabsf(action);
@@ -137,17 +137,17 @@ ONE_WORLD void bipedal_walker_act(const task *at, int64_t slot, const float *out
 }
 
 /* The reward of a step, and whether the episode is over. */
-ONE_WORLD void bipedal_walker_reward(const task *at, int64_t slot, const float *outputs)
+ONE_WORLD void bipedal_walker_reward(const exact_task *task, int64_t slot, const float *outputs)
 {
-    world *w = WORLD(at, slot);
+    world *w = WORLD(task, slot);
     const double shaping = walker_shaping(w), x = w->bodies[0].p.x;
     const int fallen = w->crashed || x < 0.0;
     float reward = (float)(shaping - w->shaping);
     for (int32_t j = 0; j < MAX_JOINTS; j++)
-        reward -= (float)(0.00035 * 80) * fabsf(walker_action(at, slot, j, outputs));
+        reward -= (float)(0.00035 * 80) * fabsf(walker_action(task, slot, j, outputs));
     w->shaping = shaping;
-    at->rewards[slot] = fallen ? w->parameter[8] : (double)reward;
-    at->ended[slot] = fallen || x > (200 - 10) * WALKER_STEP;
+    task->rewards[slot] = fallen ? w->parameter[8] : (double)reward;
+    task->ended[slot] = fallen || x > (200 - 10) * WALKER_STEP;
 }
 
 #define RAYS 10
@@ -240,15 +240,15 @@ ONE_WORLD void take_ground(const world *w, const model *m, float_row *x, float_r
 }
 
 /* The observations of the active slots from `first` on: bodies and joints, and ten rays to the ground. */
-INLINE void bipedal_walker_observe(const task *at, int64_t first, const uint8_t *active)
+INLINE void bipedal_walker_observe(const exact_task *task, int64_t first, const uint8_t *active)
 {
-    const model *m = MODEL(at);
+    const model *m = MODEL(task);
     const double *rays = (const double *)(m + 1); /* [RAYS, 2]: forward, and down */
     float_row px, py, x[RAY_EDGES + 1], y[RAY_EDGES + 1], nearest[RAYS];
     memset(x, 0, sizeof x);
     memset(y, 0, sizeof y);
     for (int t = 0; t < WORLDS; t++) {
-        const world *w = WORLD(at, first + t);
+        const world *w = WORLD(task, first + t);
         px[t] = w->bodies[0].p.x;
         py[t] = w->bodies[0].p.y;
         if (active[t])
@@ -282,8 +282,8 @@ INLINE void bipedal_walker_observe(const task *at, int64_t first, const uint8_t 
         }
     }
     for (int t = 0; t < WORLDS; t++) {
-        const world *w = WORLD(at, first + t);
-        float *seen = SLOT_ROWS(at->observations, at->num_observations, first + t);
+        const world *w = WORLD(task, first + t);
+        float *seen = SLOT_ROWS(task->observations, task->num_observations, first + t);
         if (!active[t])
             continue;
         feel_walker(w, m, seen);

@@ -21,8 +21,8 @@
 #define ONCE_ON_DEVICE ONE_WORLD
 #define WORLDS 1
 #define LARGEST_CROWD 1
-#define CROWD_OF(at) 1
-#define FIRST_WORLD(at, call) ((call) * WIDTH + LANE)
+#define CROWD_OF(task) 1
+#define FIRST_WORLD(task, call) ((call) * WIDTH + LANE)
 #else
 #ifdef __clang__
 #define ONE_WORLD static __attribute__((noinline))
@@ -32,8 +32,8 @@
 #define ONCE_ON_DEVICE INLINE
 #define WORLDS (2 * LANES)
 #define LARGEST_CROWD (8 * WORLDS)
-#define CROWD_OF(at) (at)->crowd
-#define FIRST_WORLD(at, call) ((call) * (at)->crowd)
+#define CROWD_OF(task) (task)->crowd
+#define FIRST_WORLD(task, call) ((call) * (task)->crowd)
 #endif
 
 #define MAX_BODIES 5

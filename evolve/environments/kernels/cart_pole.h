@@ -3,20 +3,20 @@
 #pragma once
 #include "tasks.h"
 
-INLINE void cart_pole_begin(const task *at, int64_t slot, double *state, int64_t t)
+INLINE void cart_pole_begin(const exact_task *task, int64_t slot, double *state, int64_t t)
 {
     for (int64_t row = 0; row < 4; row++)
-        STATE(row) = draw_between(at, slot, row, -0.05, 0.05);
+        STATE(row) = draw_between(task, slot, row, -0.05, 0.05);
 }
 
-INLINE void cart_pole_observe(const task *at, const double *RESTRICT state, float *RESTRICT rows)
+INLINE void cart_pole_observe(const exact_task *task, const double *RESTRICT state, float *RESTRICT rows)
 {
     for (int64_t row = 0; row < 4; row++)
         for (int t = 0; t < LANES; t++)
             SEEN(row) = (float)STATE(row);
 }
 
-INLINE void cart_pole_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
+INLINE void cart_pole_step(const exact_task *task, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
                   double *RESTRICT rewards, uint8_t *RESTRICT ended)
 {
     double sine[LANES], cosine[LANES], force[LANES];

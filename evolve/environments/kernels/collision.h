@@ -127,17 +127,17 @@ INLINE float best_face(const polygon *one, const polygon *two, int32_t *face)
 {
     const int32_t count = one->count;
     const vec d = turned_back(one->f.q, minus(placed(two->f, two->centroid), placed(one->f, one->centroid)));
-    int32_t at = 0;
+    int32_t toward = 0; /* the face that points to polygon 2 */
     float most = -LARGEST;
     for (int32_t i = 0; i < count; i++) {
         const float x = dot(one->normal[i], d);
-        at = x > most ? i : at;
+        toward = x > most ? i : toward;
         most = greater(x, most);
     }
-    const int32_t before = at > 0 ? at - 1 : count - 1, after = at + 1 < count ? at + 1 : 0;
-    const float here = face_separation(one, at, two), back = face_separation(one, before, two);
+    const int32_t before = toward > 0 ? toward - 1 : count - 1, after = toward + 1 < count ? toward + 1 : 0;
+    const float here = face_separation(one, toward, two), back = face_separation(one, before, two);
     const float forth = face_separation(one, after, two);
-    *face = at;
+    *face = toward;
     if (!(back > here && back > forth) && !(forth > here))
         return here;
     const int backwards = back > here && back > forth;

@@ -4,13 +4,13 @@
 #pragma once
 #include "tasks.h"
 
-#define CUES (at->num_observations - 2)
+#define CUES (task->num_observations - 2)
 #define SHOWN STATE(2 * CUES)
 #define ARM STATE(2 * CUES + 1)
 #define RIGHT STATE(2 * CUES + 2)
 
 /* Show one of the presentations left, all with the same probability; u is in (0, 1). */
-INLINE void cues_show(const task *at, double *state, int64_t t, double u)
+INLINE void cues_show(const exact_task *task, double *state, int64_t t, double u)
 {
     double left = 0.0;
     for (int64_t cue = 0; cue < CUES; cue++)
@@ -28,16 +28,16 @@ INLINE void cues_show(const task *at, double *state, int64_t t, double u)
     RIGHT = 0.0;
 }
 
-INLINE void cues_begin(const task *at, int64_t slot, double *state, int64_t t)
+INLINE void cues_begin(const exact_task *task, int64_t slot, double *state, int64_t t)
 {
     for (int64_t cue = 0; cue < CUES; cue++) {
-        STATE(cue) = draw(at->seeds[slot], cue) < 0.5 ? -1.0 : 1.0;
-        STATE(CUES + cue) = at->options[0];
+        STATE(cue) = draw(task->seeds[slot], cue) < 0.5 ? -1.0 : 1.0;
+        STATE(CUES + cue) = task->options[0];
     }
-    cues_show(at, state, t, draw(at->seeds[slot], FIRST_OF_STEPS - 1));
+    cues_show(task, state, t, draw(task->seeds[slot], FIRST_OF_STEPS - 1));
 }
 
-INLINE void cues_observe(const task *at, const double *RESTRICT state, float *RESTRICT rows)
+INLINE void cues_observe(const exact_task *task, const double *RESTRICT state, float *RESTRICT rows)
 {
     for (int64_t cue = 0; cue < CUES; cue++)
         for (int t = 0; t < LANES; t++)
@@ -48,19 +48,19 @@ INLINE void cues_observe(const task *at, const double *RESTRICT state, float *RE
     }
 }
 
-INLINE void cues_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
+INLINE void cues_step(const exact_task *task, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
                   double *RESTRICT rewards, uint8_t *RESTRICT ended)
 {
     for (int t = 0; t < LANES; t++) {
-        const int64_t step = at->steps[first + t];
+        const int64_t step = task->steps[first + t];
         rewards[t] = 0.0;
-        ended[t] = step + 1 >= 2 * CUES * (int64_t)at->options[0];
+        ended[t] = step + 1 >= 2 * CUES * (int64_t)task->options[0];
         if (ARM == 0.0) {
             ARM = OUTPUT(0) > 0.0f ? 1.0 : -1.0;
             RIGHT = ARM == STATE((int64_t)SHOWN) ? 1.0 : -1.0;
-            rewards[t] = RIGHT > 0.0 ? 1.0 / ((double)CUES * at->options[0]) : 0.0;
+            rewards[t] = RIGHT > 0.0 ? 1.0 / ((double)CUES * task->options[0]) : 0.0;
         } else if (!ended[t])
-            cues_show(at, state, t, draw_in_step(at, first + t));
+            cues_show(task, state, t, draw_in_step(task, first + t));
     }
 }
 #undef ARM

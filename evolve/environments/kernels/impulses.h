@@ -29,8 +29,9 @@ INLINE void prepare_contact(constraint *k, const contact *t, const hull *h, vec 
     const vec tangent = right_of(k->normal);
     for (int32_t i = 0; i < t->count; i++) {
         const contact_point *p = &t->points[i];
-        const vec at = t->by_body ? p->local : placed(f, p->local);
-        const vec one = plus(at, times(SKIN - dot(minus(at, plane), face), face)), other = minus(at, times(SKIN, face));
+        const vec point = t->by_body ? p->local : placed(f, p->local);
+        const vec one = plus(point, times(SKIN - dot(minus(point, plane), face), face));
+        const vec other = minus(point, times(SKIN, face));
         k->arm[i] = minus(times(0.5f, plus(one, other)), c);
         k->normal_impulse[i] = warm ? p->normal_impulse : 0.0f;
         k->tangent_impulse[i] = warm ? p->tangent_impulse : 0.0f;
@@ -119,9 +120,9 @@ INLINE float push_out(const contact *t, const hull *h, vec *center, float *angle
         const frame f = frame_around(*center, *angle, h->center);
         const vec face = t->by_body ? turned(f.q, t->normal) : t->normal;
         const vec plane = t->by_body ? placed(f, t->local) : t->local;
-        const vec at = t->by_body ? t->points[i].local : placed(f, t->points[i].local);
-        const float separation = dot(minus(at, plane), face) - SKIN - SKIN;
-        const vec normal = t->by_body ? negative(face) : face, arm = minus(at, *center);
+        const vec point = t->by_body ? t->points[i].local : placed(f, t->points[i].local);
+        const float separation = dot(minus(point, plane), face) - SKIN - SKIN;
+        const vec normal = t->by_body ? negative(face) : face, arm = minus(point, *center);
         const float C = within(share * (separation + SLOP), -MAX_CORRECTION, 0.0f), turn = cross(arm, normal);
         const float k = h->inverse_mass + h->inverse_inertia * turn * turn, impulse = k > 0.0f ? -C / k : 0.0f;
         const vec p = times(impulse, normal);

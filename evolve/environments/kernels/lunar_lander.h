@@ -92,14 +92,14 @@ INLINE void lander_forces(world *w, const model *m, engines e)
 }
 
 /* Draw the moon and the first push. Its bottom is an edge of its own, with its own friction. */
-ONE_WORLD void lunar_lander_begin(const task *at, int64_t slot)
+ONE_WORLD void lunar_lander_begin(const exact_task *task, int64_t slot)
 {
-    world *w = WORLD(at, slot);
-    const model *m = MODEL(at);
+    world *w = WORLD(task, slot);
+    const model *m = MODEL(task);
     pcg64 *r = &w->generator;
     const engines off = {0.0, 0.0, 0.0};
     double height[LANDER_CHUNKS + 1];
-    pcg64_seed(r, at->seeds[slot]);
+    pcg64_seed(r, task->seeds[slot]);
     for (int i = 0; i <= LANDER_CHUNKS; i++)
         height[i] = pcg64_uniform(r, 0.0, LANDER_HEIGHT / 2);
     for (int i = 3; i < 8; i++)
@@ -139,29 +139,29 @@ INLINE double lander_shaping(const double *s)
     return -100 * sqrt(s[0] * s[0] + s[1] * s[1]) - 100 * sqrt(s[2] * s[2] + s[3] * s[3]) - 100 * fabs(s[4]) + 10 * s[6] + 10 * s[7];
 }
 
-ONE_WORLD void lunar_lander_begun(const task *at, int64_t slot)
+ONE_WORLD void lunar_lander_begun(const exact_task *task, int64_t slot)
 {
     double s[8];
-    lander_state(WORLD(at, slot), s);
-    WORLD(at, slot)->shaping = lander_shaping(s);
+    lander_state(WORLD(task, slot), s);
+    WORLD(task, slot)->shaping = lander_shaping(s);
 }
 
-ONE_WORLD void lunar_lander_act(const task *at, int64_t slot, const float *outputs)
+ONE_WORLD void lunar_lander_act(const exact_task *task, int64_t slot, const float *outputs)
 {
-    lander_forces(WORLD(at, slot), MODEL(at), lander_engines(MODEL(at), outputs));
+    lander_forces(WORLD(task, slot), MODEL(task), lander_engines(MODEL(task), outputs));
 }
 
-ONE_WORLD void lunar_lander_reward(const task *at, int64_t slot, const float *outputs)
+ONE_WORLD void lunar_lander_reward(const exact_task *task, int64_t slot, const float *outputs)
 {
-    world *w = WORLD(at, slot);
-    const engines e = lander_engines(MODEL(at), outputs);
+    world *w = WORLD(task, slot);
+    const engines e = lander_engines(MODEL(task), outputs);
     double s[8];
     lander_state(w, s);
     const double shaping = lander_shaping(s), reward = shaping - w->shaping - e.main * 0.30 - e.side * 0.03;
     const int lost = w->crashed || fabs(s[0]) >= 1.0, landed = !w->bodies[0].awake;
     w->shaping = shaping;
-    at->rewards[slot] = landed ? 100.0 : lost ? -100.0 : reward;
-    at->ended[slot] = lost | landed;
+    task->rewards[slot] = landed ? 100.0 : lost ? -100.0 : reward;
+    task->ended[slot] = lost | landed;
 }
 
 ONE_WORLD void lunar_lander_look(const world *w, float *seen)
@@ -172,11 +172,11 @@ ONE_WORLD void lunar_lander_look(const world *w, float *seen)
         seen[i * WIDTH] = (float)s[i];
 }
 
-INLINE void lunar_lander_observe(const task *at, int64_t first, const uint8_t *active)
+INLINE void lunar_lander_observe(const exact_task *task, int64_t first, const uint8_t *active)
 {
     for (int t = 0; t < WORLDS; t++)
         if (active[t])
-            lunar_lander_look(WORLD(at, first + t), SLOT_ROWS(at->observations, at->num_observations, first + t));
+            lunar_lander_look(WORLD(task, first + t), SLOT_ROWS(task->observations, task->num_observations, first + t));
 }
 
 WORLD_TASK(lunar_lander)

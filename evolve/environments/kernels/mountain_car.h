@@ -3,13 +3,13 @@
 #pragma once
 #include "tasks.h"
 
-INLINE void mountain_car_begin(const task *at, int64_t slot, double *state, int64_t t)
+INLINE void mountain_car_begin(const exact_task *task, int64_t slot, double *state, int64_t t)
 {
-    STATE(0) = draw_between(at, slot, 0, -0.6, -0.4);
+    STATE(0) = draw_between(task, slot, 0, -0.6, -0.4);
     STATE(1) = 0.0;
 }
 
-INLINE void mountain_car_observe(const task *at, const double *RESTRICT state, float *RESTRICT rows)
+INLINE void mountain_car_observe(const exact_task *task, const double *RESTRICT state, float *RESTRICT rows)
 {
     for (int64_t row = 0; row < 2; row++)
         for (int t = 0; t < LANES; t++)
@@ -30,8 +30,8 @@ INLINE void mountain_car_move(double *state, const double *force)
     }
 }
 
-INLINE void mountain_car_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
-                  double *RESTRICT rewards, uint8_t *RESTRICT ended)
+INLINE void mountain_car_step(const exact_task *task, int64_t first, double *RESTRICT state,
+                              const float *RESTRICT outputs, double *RESTRICT rewards, uint8_t *RESTRICT ended)
 {
     double force[LANES];
     for (int t = 0; t < LANES; t++)

@@ -6,12 +6,13 @@
 #define mountain_car_continuous_begin mountain_car_begin
 #define mountain_car_continuous_observe mountain_car_observe
 
-INLINE void mountain_car_continuous_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
-                  double *RESTRICT rewards, uint8_t *RESTRICT ended)
+INLINE void mountain_car_continuous_step(const exact_task *task, int64_t first, double *RESTRICT state,
+                                         const float *RESTRICT outputs, double *RESTRICT rewards,
+                                         uint8_t *RESTRICT ended)
 {
     double action[LANES], force[LANES];
     for (int t = 0; t < LANES; t++) {
-        action[t] = bounded(OUTPUT(0)) * at->options[0];
+        action[t] = bounded(OUTPUT(0)) * task->options[0];
         force[t] = STATE(2) * action[t];
     }
     mountain_car_move(state, force);

@@ -3,14 +3,14 @@
 #pragma once
 #include "tasks.h"
 
-INLINE void pendulum_begin(const task *at, int64_t slot, double *state, int64_t t)
+INLINE void pendulum_begin(const exact_task *task, int64_t slot, double *state, int64_t t)
 {
-    STATE(0) = draw_between(at, slot, 0, -PI, PI);
-    STATE(3) = draw_between(at, slot, 1, -1.0, 1.0);
+    STATE(0) = draw_between(task, slot, 0, -PI, PI);
+    STATE(3) = draw_between(task, slot, 1, -1.0, 1.0);
     keep_sincos(state, 0, t);
 }
 
-INLINE void pendulum_observe(const task *at, const double *RESTRICT state, float *RESTRICT rows)
+INLINE void pendulum_observe(const exact_task *task, const double *RESTRICT state, float *RESTRICT rows)
 {
     for (int t = 0; t < LANES; t++) {
         SEEN(0) = (float)STATE(2);
@@ -19,11 +19,11 @@ INLINE void pendulum_observe(const task *at, const double *RESTRICT state, float
     }
 }
 
-INLINE void pendulum_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
+INLINE void pendulum_step(const exact_task *task, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
                   double *RESTRICT rewards, uint8_t *RESTRICT ended)
 {
     for (int t = 0; t < LANES; t++) {
-        const double torque = bounded(OUTPUT(0)) * at->options[0];
+        const double torque = bounded(OUTPUT(0)) * task->options[0];
         const double turns = STATE(0) * (1.0 / (2.0 * PI)) + ROUND, angle = STATE(0) - (turns - ROUND) * (2.0 * PI);
         rewards[t] = -(angle * angle + 0.1 * (STATE(3) * STATE(3)) + 0.001 * (torque * torque));
         STATE(3) = clipped(STATE(3) + (STATE(4) * STATE(1) + STATE(5) * torque) * 0.05, -8.0, 8.0);

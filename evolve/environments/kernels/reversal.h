@@ -4,16 +4,16 @@
 #pragma once
 #include "tasks.h"
 
-INLINE void reversal_begin(const task *at, int64_t slot, double *state, int64_t t)
+INLINE void reversal_begin(const exact_task *task, int64_t slot, double *state, int64_t t)
 {
-    const int64_t switches = (int64_t)at->options[1], span = (int64_t)at->options[0] / (switches + 1);
-    STATE(0) = draw(at->seeds[slot], 0) < 0.5 ? -1.0 : 1.0;
+    const int64_t switches = (int64_t)task->options[1], span = (int64_t)task->options[0] / (switches + 1);
+    STATE(0) = draw(task->seeds[slot], 0) < 0.5 ? -1.0 : 1.0;
     STATE(1) = 0.0;
     for (int64_t i = 0; i < switches; i++)
-        STATE(2 + i) = (double)(span * (i + 1) + (int64_t)(draw(at->seeds[slot], 1 + i) * 5.0) - 2);
+        STATE(2 + i) = (double)(span * (i + 1) + (int64_t)(draw(task->seeds[slot], 1 + i) * 5.0) - 2);
 }
 
-INLINE void reversal_observe(const task *at, const double *RESTRICT state, float *RESTRICT rows)
+INLINE void reversal_observe(const exact_task *task, const double *RESTRICT state, float *RESTRICT rows)
 {
     for (int t = 0; t < LANES; t++) {
         const int chosen = STATE(1) != 0.0;
@@ -24,17 +24,17 @@ INLINE void reversal_observe(const task *at, const double *RESTRICT state, float
     }
 }
 
-INLINE void reversal_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
+INLINE void reversal_step(const exact_task *task, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
                   double *RESTRICT rewards, uint8_t *RESTRICT ended)
 {
-    const int64_t switches = (int64_t)at->options[1];
+    const int64_t switches = (int64_t)task->options[1];
     for (int t = 0; t < LANES; t++) {
-        const int64_t step = at->steps[first + t];
+        const int64_t step = task->steps[first + t];
         rewards[t] = 0.0;
-        ended[t] = step + 1 >= 2 * (int64_t)at->options[0];
+        ended[t] = step + 1 >= 2 * (int64_t)task->options[0];
         if (STATE(1) == 0.0) {
             STATE(1) = OUTPUT(0) > 0.0f ? 1.0 : -1.0;
-            rewards[t] = (STATE(1) == STATE(0) ? 1.0 : 0.2) / at->options[0];
+            rewards[t] = (STATE(1) == STATE(0) ? 1.0 : 0.2) / task->options[0];
         } else {
             STATE(1) = 0.0;
             for (int64_t i = 0; i < switches; i++)

@@ -31,6 +31,7 @@ INLINE int any_of(const uint8_t *flags, int n)
 #define PI 3.14159265358979323846
 #define TWO_PI 6.28318530717958647692
 
+/* The arrays of a batch of slots of an exact task, and the task's options. */
 typedef struct {
     int64_t num_observations, num_actions, state_rows; /* O, A, S; the caller sets the last rows, a task's parameters */
     int64_t limit; /* steps of an episode */
@@ -44,7 +45,7 @@ typedef struct {
     void *worlds; /* [slots], of tasks with rigid bodies: bodies.h */
     uint8_t *active; /* [slots]: whether a step must advance the slot; it may advance others, too, but no worlds */
     int64_t crowd; /* the number of worlds that a call steps on a CPU: a multiple of WORLDS, at most LARGEST_CROWD */
-} task;
+} exact_task;
 
 /* Number `row` of the state, the outputs and the observation of lane t. */
 #define STATE(row) state[(row) * WIDTH + t]
@@ -53,12 +54,15 @@ typedef struct {
 
 /* The random number of the current step of a slot. The first FIRST_OF_STEPS numbers are for the beginning of an episode. */
 #define FIRST_OF_STEPS 64
-INLINE double draw_in_step(const task *at, int64_t slot) { return draw(at->seeds[slot], FIRST_OF_STEPS + at->steps[slot]); }
+INLINE double draw_in_step(const exact_task *task, int64_t slot)
+{
+    return draw(task->seeds[slot], FIRST_OF_STEPS + task->steps[slot]);
+}
 
 /* Random number `number` for the beginning of an episode, between low and high. */
-INLINE double draw_between(const task *at, int64_t slot, int64_t number, double low, double high)
+INLINE double draw_between(const exact_task *task, int64_t slot, int64_t number, double low, double high)
 {
-    return low + (high - low) * draw(at->seeds[slot], number);
+    return low + (high - low) * draw(task->seeds[slot], number);
 }
 
 /* The index of the largest of n outputs of a lane, the first of equals. A NaN is never the largest, except in output 0. */
@@ -103,35 +107,35 @@ INLINE void keep_sincos(double *state, int64_t angle, int64_t t)
 /* begin_slot begins the episode of a slot whose seed is set. step_tile advances a tile by one step. Both write the
  * observations. */
 #define TASK_TILE(name)                                                                                                \
-    INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
+    INLINE void name##_begin_slot(const exact_task *task, int64_t slot)                                                \
     {                                                                                                                  \
-        double *state = at->states + TILE(slot / WIDTH, at->state_rows);                                               \
-        at->steps[slot] = 0;                                                                                           \
-        name##_begin(at, slot, state, slot % LANES);                                                                   \
-        name##_observe(at, state, at->observations + TILE(slot / WIDTH, at->num_observations));                        \
+        double *state = task->states + TILE(slot / WIDTH, task->state_rows);                                           \
+        task->steps[slot] = 0;                                                                                         \
+        name##_begin(task, slot, state, slot % LANES);                                                                 \
+        name##_observe(task, state, task->observations + TILE(slot / WIDTH, task->num_observations));                  \
     }                                                                                                                  \
-    INLINE void name##_step_tile(const task *at, int64_t tile)                                                         \
+    INLINE void name##_step_tile(const exact_task *task, int64_t tile)                                                 \
     {                                                                                                                  \
         const int64_t first = tile * WIDTH + LANE;                                                                     \
-        double *state = at->states + TILE(tile, at->state_rows);                                                       \
-        name##_step(at, first, state, at->outputs + TILE(tile, at->num_actions), at->rewards + first,                  \
-                    at->ended + first);                                                                                \
-        name##_observe(at, state, at->observations + TILE(tile, at->num_observations));                                \
+        double *state = task->states + TILE(tile, task->state_rows);                                                   \
+        name##_step(task, first, state, task->outputs + TILE(tile, task->num_actions), task->rewards + first,          \
+                    task->ended + first);                                                                              \
+        name##_observe(task, state, task->observations + TILE(tile, task->num_observations));                          \
         for (int t = 0; t < LANES; t++)                                                                                \
-            at->steps[first + t] = at->steps[first + t] + 1;                                                           \
+            task->steps[first + t] = task->steps[first + t] + 1;                                                       \
         for (int t = 0; t < LANES; t++)                                                                                \
-            at->ended[first + t] = at->ended[first + t] | (at->steps[first + t] >= at->limit);                         \
+            task->ended[first + t] = task->ended[first + t] | (task->steps[first + t] >= task->limit);                 \
     }
 
 #ifdef __CUDACC__
 #define TASK_FUNCTIONS(name)
 #else
-typedef void task_begin(const task *at, int64_t slot);
-typedef void task_step(const task *at, int64_t tile);
+typedef void task_begin(const exact_task *task, int64_t slot);
+typedef void task_step(const exact_task *task, int64_t tile);
 
 /* The functions of a task on a CPU. */
 #define TASK_FUNCTIONS(name)                                                                                           \
-    void evolve_##name##_begin(const task *at, int64_t slot) { name##_begin_slot(at, slot); }                          \
-    DISPATCH void evolve_##name##_step(const task *at, int64_t tile) { name##_step_tile(at, tile); }
+    void evolve_##name##_begin(const exact_task *task, int64_t slot) { name##_begin_slot(task, slot); }                \
+    DISPATCH void evolve_##name##_step(const exact_task *task, int64_t tile) { name##_step_tile(task, tile); }
 #endif
 #define TASK(name) TASK_TILE(name) TASK_FUNCTIONS(name)

@@ -12,8 +12,8 @@
 #undef FIRST_STEP
 #define FIRST_STEP 1
 
-#define WORLD(at, slot) ((world *)(at)->worlds + (slot))
-#define MODEL(at) ((const model *)(at)->options)
+#define WORLD(task, slot) ((world *)(task)->worlds + (slot))
+#define MODEL(task) ((const model *)(task)->options)
 
 /* Place the bodies of a world for the beginning of its episode. */
 INLINE void reset_bodies(world *w, const model *m)
@@ -140,11 +140,11 @@ INLINE void clear_island(island *s)
 #ifdef __CUDACC__
 /* Step the world of a thread, if it is active. The threads of a block wait for each other between the parts of a step. Then
  * all of them use the instructions that one warp has fetched. */
-ONE_WORLD void step_worlds(const task *at, int64_t slot, int count, const uint8_t *active)
+ONE_WORLD void step_worlds(const exact_task *task, int64_t slot, int count, const uint8_t *active)
 {
     island s;
-    const model *m = MODEL(at);
-    world *w = WORLD(at, slot);
+    const model *m = MODEL(task);
+    world *w = WORLD(task, slot);
     const int on = *active;
     int32_t num_contacts = 0;
     if (on)
@@ -173,14 +173,14 @@ typedef struct { int32_t slot, work, solved; } turn;
 
 /* Begin the steps of the `active` worlds among `count` slots, and return the number of these worlds. Sort them by their
  * work, so that similar worlds are solved together: a lane without a contact waits for the lanes that have one. */
-INLINE int open_worlds(const task *at, int64_t first, int count, const uint8_t *active, turn *turns)
+INLINE int open_worlds(const exact_task *task, int64_t first, int count, const uint8_t *active, turn *turns)
 {
     int n = 0;
     for (int t = 0; t < count; t++)
         if (active[t]) {
-            world *w = WORLD(at, first + t);
-            open_world(w, MODEL(at));
-            const turn its = {t, work_of(w, MODEL(at)), 0};
+            world *w = WORLD(task, first + t);
+            open_world(w, MODEL(task));
+            const turn its = {t, work_of(w, MODEL(task)), 0};
             int i = n++;
             for (; i && turns[i - 1].work > its.work; i--)
                 turns[i] = turns[i - 1];
@@ -197,65 +197,65 @@ typedef struct {
     int n;
 } latecomers;
 
-INLINE void solve_latecomers(const task *at, int64_t first, latecomers *late)
+INLINE void solve_latecomers(const exact_task *task, int64_t first, latecomers *late)
 {
-    evolve_solve_late(&late->s, MODEL(at));
+    evolve_solve_late(&late->s, MODEL(task));
     for (int t = 0; t < late->n; t++) {
-        scatter_positions(&late->s, WORLD(at, first + late->turns[t]->slot), MODEL(at), t);
+        scatter_positions(&late->s, WORLD(task, first + late->turns[t]->slot), MODEL(task), t);
         late->turns[t]->solved = !late->s.open[t];
     }
     late->n = 0;
 }
 
 /* Add lane t of a solver. */
-INLINE void add_latecomer(const task *at, int64_t first, latecomers *late, const island *s, int t, turn *its)
+INLINE void add_latecomer(const exact_task *task, int64_t first, latecomers *late, const island *s, int t, turn *its)
 {
     if (!late->n)
         clear_island(&late->s);
-    copy_open_lane(s, t, &late->s, late->n, MODEL(at));
+    copy_open_lane(s, t, &late->s, late->n, MODEL(task));
     late->turns[late->n++] = its;
     if (late->n == LANES)
-        solve_latecomers(at, first, late);
+        solve_latecomers(task, first, late);
 }
 
 /* Step the `active` worlds of `count` slots from `first` on. */
-INLINE void step_worlds(const task *at, int64_t first, int count, const uint8_t *active)
+INLINE void step_worlds(const exact_task *task, int64_t first, int count, const uint8_t *active)
 {
     island s;
-    const model *m = MODEL(at);
+    const model *m = MODEL(task);
     turn turns[LARGEST_CROWD];
-    const int n = open_worlds(at, first, count, active, turns);
+    const int n = open_worlds(task, first, count, active, turns);
     latecomers late;
     late.n = 0;
     for (int from = 0; from < n; from += WORLDS) {
         const int some = n - from < WORLDS ? n - from : WORLDS;
         clear_island(&s);
         for (int t = 0; t < some; t++)
-            gather(WORLD(at, first + turns[from + t].slot), m, &s, t);
+            gather(WORLD(task, first + turns[from + t].slot), m, &s, t);
         evolve_solve_island(&s, m, some);
         for (int t = 0; t < some; t++) {
             turn *its = &turns[from + t];
-            scatter_world(&s, WORLD(at, first + its->slot), m, t);
+            scatter_world(&s, WORLD(task, first + its->slot), m, t);
             its->solved = !s.open[t];
             if (s.open[t])
-                add_latecomer(at, first, &late, &s, t, its);
+                add_latecomer(task, first, &late, &s, t, its);
         }
     }
     if (late.n)
-        solve_latecomers(at, first, &late);
+        solve_latecomers(task, first, &late);
     for (int i = 0; i < n; i++)
-        close_world(WORLD(at, first + turns[i].slot), m, turns[i].solved);
+        close_world(WORLD(task, first + turns[i].slot), m, turns[i].solved);
 }
 #endif
 
 /* Set the number of a slot's next step; copy its parameters, which the caller has set as the rows of its state, into its
  * world. */
-INLINE void place_world(const task *at, int64_t slot, int64_t step)
+INLINE void place_world(const exact_task *task, int64_t slot, int64_t step)
 {
-    const double *rows = SLOT_ROWS(at->states, at->state_rows, slot);
-    at->steps[slot] = step;
-    for (int64_t i = 0; i < at->state_rows; i++)
-        WORLD(at, slot)->parameter[i] = rows[i * WIDTH];
+    const double *rows = SLOT_ROWS(task->states, task->state_rows, slot);
+    task->steps[slot] = step;
+    for (int64_t i = 0; i < task->state_rows; i++)
+        WORLD(task, slot)->parameter[i] = rows[i * WIDTH];
 }
 
 /* begin_slot begins the episode of a slot whose seed and parameters are set. As in Gymnasium, an episode begins with a
@@ -263,49 +263,49 @@ INLINE void place_world(const task *at, int64_t slot, int64_t step)
  * step_tile makes it, as step number -1, because a block steps all its worlds together. step_tile advances the active
  * slots of a crowd by one step. The function that makes a step also writes the observations. */
 #define STEP_WORLD_TILE(name)                                                                                          \
-    INLINE void name##_step_tile(const task *at, int64_t call)                                                         \
+    INLINE void name##_step_tile(const exact_task *task, int64_t call)                                                 \
     {                                                                                                                  \
-        const int64_t first = FIRST_WORLD(at, call), count = CROWD_OF(at);                                             \
-        const uint8_t *active = at->active + first;                                                                    \
+        const int64_t first = FIRST_WORLD(task, call), count = CROWD_OF(task);                                         \
+        const uint8_t *active = task->active + first;                                                                  \
         for (int t = 0; t < count; t++)                                                                                \
-            if (active[t] && at->steps[first + t] >= 0)                                                                \
-                name##_act(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                         \
-        step_worlds(at, first, count, active);                                                                         \
+            if (active[t] && task->steps[first + t] >= 0)                                                              \
+                name##_act(task, first + t, SLOT_ROWS(task->outputs, task->num_actions, first + t));                   \
+        step_worlds(task, first, count, active);                                                                       \
         for (int t = 0; t < count; t++)                                                                                \
-            if (active[t] && at->steps[first + t] >= 0)                                                                \
-                name##_reward(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                      \
+            if (active[t] && task->steps[first + t] >= 0)                                                              \
+                name##_reward(task, first + t, SLOT_ROWS(task->outputs, task->num_actions, first + t));                \
             else if (active[t])                                                                                        \
-                name##_begun(at, first + t);                                                                           \
+                name##_begun(task, first + t);                                                                         \
         for (int t = 0; t < count; t += WORLDS)                                                                        \
             if (any_of(active + t, WORLDS))                                                                            \
-                name##_observe(at, first + t, active + t);                                                             \
+                name##_observe(task, first + t, active + t);                                                           \
         for (int t = 0; t < count; t++) {                                                                              \
-            at->steps[first + t] = at->steps[first + t] + 1;                                                           \
-            at->ended[first + t] = at->ended[first + t] | (at->steps[first + t] >= at->limit);                         \
+            task->steps[first + t] = task->steps[first + t] + 1;                                                       \
+            task->ended[first + t] = task->ended[first + t] | (task->steps[first + t] >= task->limit);                 \
         }                                                                                                              \
     }
 
 #ifdef __CUDACC__
 #define WORLD_TASK(name)                                                                                               \
-    INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
+    INLINE void name##_begin_slot(const exact_task *task, int64_t slot)                                                \
     {                                                                                                                  \
-        place_world(at, slot, -1);                                                                                     \
-        name##_begin(at, slot);                                                                                        \
+        place_world(task, slot, -1);                                                                                   \
+        name##_begin(task, slot);                                                                                      \
     }                                                                                                                  \
     STEP_WORLD_TILE(name)
 #else
 #define BEGIN_WORLD(name)                                                                                              \
-    INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
+    INLINE void name##_begin_slot(const exact_task *task, int64_t slot)                                                \
     {                                                                                                                  \
         const int64_t first = slot - slot % WORLDS;                                                                    \
         uint8_t active[WORLDS];                                                                                        \
         for (int t = 0; t < WORLDS; t++)                                                                               \
             active[t] = first + t == slot;                                                                             \
-        place_world(at, slot, 0);                                                                                      \
-        name##_begin(at, slot);                                                                                        \
-        step_worlds(at, first, WORLDS, active);                                                                        \
-        name##_begun(at, slot);                                                                                        \
-        name##_observe(at, first, active);                                                                             \
+        place_world(task, slot, 0);                                                                                    \
+        name##_begin(task, slot);                                                                                      \
+        step_worlds(task, first, WORLDS, active);                                                                      \
+        name##_begun(task, slot);                                                                                      \
+        name##_observe(task, first, active);                                                                           \
     }
 /* The number of worlds that are solved together, and the largest number that one call steps. */
 int evolve_worlds(void) { return WORLDS; }

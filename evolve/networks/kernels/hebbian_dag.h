@@ -192,7 +192,7 @@ INLINE void hebbian_dag_places(const hebbian_dag *dag, int64_t tile, float **inp
 
 INLINE void hebbian_dag_advance(const hebbian_dag *dag, int64_t tile)
 {
-    int64_t *at = dag->age + tile * (WIDTH / LANES) + LANE, age = *at, before = age ? age - 1 : 0;
+    int64_t *tile_age = dag->age + tile * (WIDTH / LANES) + LANE, age = *tile_age, before = age ? age - 1 : 0;
     BARRIER();
     forward_tile(dag, tile, nodes_of(dag, tile, age), sums_of(dag, tile, age), nodes_of(dag, tile, before),
                  sums_of(dag, tile, before), age > 0);
@@ -203,7 +203,7 @@ INLINE void hebbian_dag_advance(const hebbian_dag *dag, int64_t tile)
         age = 0;
     }
     if (PART == 0)
-        *at = age;
+        *tile_age = age;
 }
 
 #define hebbian_dag_bounds __maxnreg__(TASK_REGISTERS)

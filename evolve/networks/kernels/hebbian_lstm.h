@@ -83,12 +83,12 @@ INLINE void lstm_gates(const hebbian_lstm *net, int64_t tile, lstm_nodes now, ls
     const int64_t rows = net->observations + net->num_cells, columns = net->num_cells;
     const float *c = now.x + net->observations * WIDTH, *m = before.next + WIDTH;
     for (int64_t gate = 0; gate < 4; gate++) {
-        const int64_t at = TILE(tile, net->weight_rows) + gate * rows * columns * WIDTH;
+        const int64_t first = TILE(tile, net->weight_rows) + gate * rows * columns * WIDTH;
         float *z = now.gates + gate * columns * WIDTH;
         const float *z_before = before.gates + gate * columns * WIDTH;
 #define SUM(k, width)                                                                                                  \
-    UNSWITCH(due, lstm_columns(now.x, c, net->weights + at + (k) * WIDTH, net->traces + at + (k) * WIDTH,              \
-                               net->left + at + (k) * WIDTH, z + (k) * WIDTH, before.x, z_before + (k) * WIDTH, m,     \
+    UNSWITCH(due, lstm_columns(now.x, c, net->weights + first + (k) * WIDTH, net->traces + first + (k) * WIDTH,        \
+                               net->left + first + (k) * WIDTH, z + (k) * WIDTH, before.x, z_before + (k) * WIDTH, m,  \
                                net->update_limit, due, rows, columns, width))
         FOR_WRITTEN_COLUMNS(columns, SUM);
 #undef SUM
@@ -133,7 +133,7 @@ INLINE void hebbian_lstm_places(const hebbian_lstm *net, int64_t tile, float **i
 
 INLINE void hebbian_lstm_advance(const hebbian_lstm *net, int64_t tile)
 {
-    int64_t *at = net->age + tile * (WIDTH / LANES) + LANE, age = *at;
+    int64_t *tile_age = net->age + tile * (WIDTH / LANES) + LANE, age = *tile_age;
     const int64_t O = net->observations, H = net->num_cells, A = net->actions;
     const float *weights = net->weights + TILE(tile, net->weight_rows);
     float *cells = net->cells + TILE(tile, H);
@@ -153,7 +153,7 @@ INLINE void hebbian_lstm_advance(const hebbian_lstm *net, int64_t tile)
         tanh_lanes(total, now.action + a * WIDTH);
     }
     if (PART == 0)
-        *at = age + 1;
+        *tile_age = age + 1;
 }
 
 #define hebbian_lstm_bounds __maxnreg__(TASK_REGISTERS)
@@ -167,9 +167,9 @@ INLINE void hebbian_lstm_due(const hebbian_lstm *net, int64_t tile, int64_t age)
     const float *m = before.next + WIDTH;
     for (int64_t row = 0; age && row < 4 * (O + H); row++)
         for (int64_t k = PART; k < H; k += PARTS) {
-            const int64_t at = TILE(tile, net->weight_rows) + (row * H + k) * WIDTH;
+            const int64_t first = TILE(tile, net->weight_rows) + (row * H + k) * WIDTH;
             const float *gate = before.gates + (row / (O + H) * H + k) * WIDTH;
-            lstm_update(net->traces + at, net->left + at, m, before.x + row % (O + H) * WIDTH, gate, net->update_limit);
+            lstm_update(net->traces + first, net->left + first, m, before.x + row % (O + H) * WIDTH, gate, net->update_limit);
         }
 }
 

@@ -43,18 +43,18 @@ INLINE void factored_sums(const float *x, const float *centre, const float *left
             z[k * WIDTH + t] = total[k][t];
 }
 
-/* z = x W for a layer whose weights are given by factors. `at` is the first of its matrices, which lie below each other
- * in W, such as the weights and the biases. Return the first matrix of the next layer. */
-INLINE const int64_t *sums_around_centre(const int64_t *at, const float *factors, const float *centre, const float *x,
-                                         float *z, int64_t rows, int64_t columns)
+/* z = x W for a layer whose weights are given by factors. `matrix` is the first of its matrices, which lie below
+ * each other in W, such as the weights and the biases. Return the first matrix of the next layer. */
+INLINE const int64_t *sums_around_centre(const int64_t *matrix, const float *factors, const float *centre,
+                                         const float *x, float *z, int64_t rows, int64_t columns)
 {
-    for (int64_t row = 0; row < rows; row += at[0], at += 3) {
-        const float *left = factors + at[2] * WIDTH, *right = left + (at[1] ? at[0] : 1) * WIDTH;
+    for (int64_t row = 0; row < rows; row += matrix[0], matrix += 3) {
+        const float *left = factors + matrix[2] * WIDTH, *right = left + (matrix[1] ? matrix[0] : 1) * WIDTH;
         const float *c = centre + row * columns, *inputs = x + row * WIDTH;
 #define SUM(k, width) \
-    factored_sums(inputs, c + (k), left, right + (k) * WIDTH, z + (k) * WIDTH, row, at[0], columns, RANK, width)
+    factored_sums(inputs, c + (k), left, right + (k) * WIDTH, z + (k) * WIDTH, row, matrix[0], columns, RANK, width)
 #define RANK 1 /* a constant, so that the loop has no branches */
-        if (at[1])
+        if (matrix[1])
             FOR_COLUMNS(columns, SUM);
 #undef RANK
 #define RANK 0
@@ -63,7 +63,7 @@ INLINE const int64_t *sums_around_centre(const int64_t *at, const float *factors
 #undef RANK
 #undef SUM
     }
-    return at;
+    return matrix;
 }
 #endif
 
@@ -77,17 +77,17 @@ INLINE void layered_advance(const layered *net, int64_t tile)
 #endif
     BARRIER();
     for (int64_t layer = 0; layer < net->layers; layer++) {
-        const int64_t *at = net->wiring + 4 * layer, rows = at[1], columns = at[3];
-        float *y = nodes + at[2] * WIDTH;
+        const int64_t *wires = net->wiring + 4 * layer, rows = wires[1], columns = wires[3];
+        float *y = nodes + wires[2] * WIDTH;
 #ifndef __CUDACC__
         if (centre) {
-            matrix = sums_around_centre(matrix, weights, centre, nodes + at[0] * WIDTH, y, rows, columns);
+            matrix = sums_around_centre(matrix, weights, centre, nodes + wires[0] * WIDTH, y, rows, columns);
             activate(y, columns);
             centre += rows * columns;
             continue;
         }
 #endif
-        weighted_sums(nodes + at[0] * WIDTH, weights, y, rows, columns);
+        weighted_sums(nodes + wires[0] * WIDTH, weights, y, rows, columns);
         activate(y, columns);
         weights += rows * columns * WIDTH;
     }

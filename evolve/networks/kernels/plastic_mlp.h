@@ -37,12 +37,12 @@ INLINE void apply_rules(const plastic_mlp *net, const float *x, const float *y, 
         for (int64_t k = PART; k < columns; k += PARTS) {
             const float *a = rules + ((net->own_rows ? r * columns : 0) + (net->own_columns ? k : 0)) * WIDTH;
             const float *xr = x + r * WIDTH, *yk = y + k * WIDTH;
-            float *at = w + (r * columns + k) * WIDTH;
+            float *weight = w + (r * columns + k) * WIDTH;
             for (int t = 0; t < LANES; t++) {
                 float change = a[t] * (xr[t] * yk[t]) + a[next + t] * xr[t];
                 change = change + a[2 * next + t] * yk[t] + a[3 * next + t];
-                float moved = at[t] + change * a[4 * next + t];
-                at[t] = due[t] ? moved : at[t];
+                float moved = weight[t] + change * a[4 * next + t];
+                weight[t] = due[t] ? moved : weight[t];
             }
         }
 }

@@ -122,11 +122,11 @@ DISPATCH void evolve_add_products(const float *centre, const uint8_t *mask, cons
         for (int64_t j = 0; j < m; j++)
             FOR_PARTS(0, columns)
             {
-                const int64_t at = j * columns + i;
+                const int64_t first = j * columns + i;
                 factored(factors, factors + r * m, moves, j, i, part, m, columns, r);
                 for (int64_t k = 0; k < part; k++) {
-                    float moved = centre[at + k] + moves[k];
-                    matrices[at + k] = mask[at + k] ? moved : 0.0f;
+                    float moved = centre[first + k] + moves[k];
+                    matrices[first + k] = mask[first + k] ? moved : 0.0f;
                 }
             }
 }

@@ -95,12 +95,12 @@ INLINE void copy_part(uint8_t *block, int64_t first, const uint8_t *part, int64_
  * A block within `a` is not copied. Any other block, with bytes of `b` or of the padding, is put together in `buffer`. */
 INLINE const uint8_t *block_of(messages all, int64_t row, int64_t first, uint8_t buffer[64])
 {
-    const int64_t at = row < all.n ? row : all.n - 1, size = all.k + all.m;
+    const int64_t message = row < all.n ? row : all.n - 1, size = all.k + all.m;
     if (first + 64 <= all.k)
-        return all.a + at * all.k + first;
+        return all.a + message * all.k + first;
     memset(buffer, 0, 64);
-    copy_part(buffer, first, all.a + at * all.k, 0, all.k);
-    copy_part(buffer, first, all.b + at * all.m, all.k, all.m);
+    copy_part(buffer, first, all.a + message * all.k, 0, all.k);
+    copy_part(buffer, first, all.b + message * all.m, all.k, all.m);
     if (first <= size && size < first + 64)
         buffer[size - first] = 0x80;
     for (int i = 0; i < 8 && first == 64 * (blocks_of(all) - 1); i++)

@@ -18,7 +18,7 @@ typedef struct {
     const void *network;
     task_step *step;
     task_begin *begin;
-    const task *at;
+    const exact_task *task;
     const uint64_t *coefficients; /* of fingerprints */
     int64_t max_hashes, normalize, tiles;
 
@@ -58,7 +58,7 @@ typedef struct {
 /* Begin the next episode of the feed in a slot. */
 INLINE void begin_slot(play *p, int64_t slot)
 {
-    const int64_t episode = p->next++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
+    const int64_t episode = p->next++, T = p->num_traces, numbers = p->normalize ? 2 * p->task->num_observations : 0;
     const int64_t genome = p->genomes[episode];
     begin_columns(p->columns, p->num_columns, slot, genome);
     float *normalizers = SLOT_ROWS(p->slot_normalizers, numbers, slot);
@@ -71,11 +71,11 @@ INLINE void begin_slot(play *p, int64_t slot)
     prints[0] = prints[WIDTH] = 0;
     memcpy(p->slot_masks + slot * T, p->masks + genome * T, T);
     p->slot_keys[slot] = p->keys[episode];
-    p->at->seeds[slot] = p->seeds[episode];
+    p->task->seeds[slot] = p->seeds[episode];
     p->returns[slot] = 0.0;
     p->live[slot] = 1;
-    keep_parameters(p->at, p->parameters + episode * p->num_parameters, p->num_parameters, slot);
-    p->begin(p->at, slot);
+    keep_parameters(p->task, p->parameters + episode * p->num_parameters, p->num_parameters, slot);
+    p->begin(p->task, slot);
 }
 
 /* A trace in units of 2^-20, see quantize_traces in rollouts/results.py. */
@@ -88,8 +88,8 @@ INLINE int64_t in_units(float trace)
 /* Write down the result of the episode in a slot, and free it. */
 INLINE void end_slot(play *p, int64_t slot)
 {
-    const int64_t n = p->over++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
-    const int64_t length = p->at->steps[slot], kept = length < p->max_hashes ? length : p->max_hashes;
+    const int64_t n = p->over++, T = p->num_traces, numbers = p->normalize ? 2 * p->task->num_observations : 0;
+    const int64_t length = p->task->steps[slot], kept = length < p->max_hashes ? length : p->max_hashes;
     const uint64_t *prints = SLOT_ROWS(p->prints, 2, slot);
     const double *moments = SLOT_ROWS(p->moments, numbers, slot);
     const float *traces = SLOT_ROWS(p->traces, T, slot);
@@ -112,7 +112,7 @@ INLINE void keep_step_hashes(const play *p, int64_t tile)
 {
     const uint64_t *prints = p->prints + 2 * tile * WIDTH;
     for (int t = 0; t < LANES; t++) {
-        const int64_t slot = tile * WIDTH + t, step = p->at->steps[slot];
+        const int64_t slot = tile * WIDTH + t, step = p->task->steps[slot];
         uint8_t *pair = p->step_hashes + 2 * (slot * p->max_hashes + (step < p->max_hashes ? step : 0));
         if (step < p->max_hashes) {
             pair[0] = prints[t] >> 56;
@@ -124,10 +124,10 @@ INLINE void keep_step_hashes(const play *p, int64_t tile)
 /* Compute the actions of a tile's networks from the observations of its slots. */
 INLINE void answer_tile(play *p, int64_t tile)
 {
-    const task *at = p->at;
-    const int64_t O = at->num_observations, A = at->num_actions;
-    const float *seen = at->observations + tile * O * WIDTH;
-    float *input, *output, *outputs = at->outputs + tile * A * WIDTH;
+    const exact_task *task = p->task;
+    const int64_t O = task->num_observations, A = task->num_actions;
+    const float *seen = task->observations + tile * O * WIDTH;
+    float *input, *output, *outputs = task->outputs + tile * A * WIDTH;
     uint64_t *prints = p->prints + 2 * tile * WIDTH;
     p->places(p->network, tile, &input, &output);
     if (p->normalize)
@@ -147,9 +147,9 @@ INLINE void advance_slots(play *p)
     for (int64_t tile = 0; tile < p->tiles; tile++)
         if (any_of(p->live + tile * WIDTH, LANES))
             answer_tile(p, tile);
-    p->step(p->at, 0);
+    p->step(p->task, 0);
     for (int64_t slot = 0; slot < p->tiles * WIDTH; slot++)
-        p->returns[slot] = p->returns[slot] + p->at->rewards[slot];
+        p->returns[slot] = p->returns[slot] + p->task->rewards[slot];
 }
 
 /* Make the updates that wait, before a slot begins or ends an episode. */
@@ -176,11 +176,11 @@ INLINE int64_t collect_slots(play *p, int64_t live)
 {
     int any = 0;
     for (int64_t slot = 0; slot < p->tiles * WIDTH; slot++)
-        any |= p->live[slot] & p->at->ended[slot];
+        any |= p->live[slot] & p->task->ended[slot];
     if (any && p->num_traces)
         settle_tiles(p);
     for (int64_t slot = 0; any && slot < p->tiles * WIDTH; slot++)
-        if (p->live[slot] & p->at->ended[slot]) {
+        if (p->live[slot] & p->task->ended[slot]) {
             end_slot(p, slot);
             live--;
         }

@@ -24,9 +24,9 @@ INLINE void begin_columns(const initial_columns *columns, int64_t count, int64_t
 }
 
 /* Set the parameters [n] of a slot's task, the last rows of its state. */
-INLINE void keep_parameters(const task *at, const double *parameters, int64_t n, int64_t slot)
+INLINE void keep_parameters(const exact_task *task, const double *parameters, int64_t n, int64_t slot)
 {
-    double *rows = SLOT_ROWS(at->states, at->state_rows, slot) + (at->state_rows - n) * WIDTH;
+    double *rows = SLOT_ROWS(task->states, task->state_rows, slot) + (task->state_rows - n) * WIDTH;
     for (int64_t i = 0; i < n; i++)
         rows[i * WIDTH] = parameters[i];
 }
