@@ -1,5 +1,6 @@
 """evolve doctor: what works and what is missing, whatever is broken."""
 
+import copy
 import errno
 import os
 import platform
@@ -17,6 +18,8 @@ import psutil
 import pytest
 from conftest import OPENMPI, ROOT
 
+from evolve.analysis import contest
+from evolve.analysis.contest import session
 from evolve.cli import doctor as installation
 from evolve.cli.doctor import EXTRAS, examine, run_probe
 from evolve.cluster import Transport, hosts
@@ -24,15 +27,18 @@ from evolve.errors import InputError, RunError, Stopped
 from evolve.numerics import cupy_device, native
 
 GPU = {"NVRTC": "13.5", "name": "a GPU", "architecture": "sm_90", "free_bytes": 8e10, "driver": 13020, "runtime": 13000}
+VALIDATE = session.validate
 NO_CUPY = {"NVRTC": "13.5", "error": ["a working CuPy", "ModuleNotFoundError"]}
 
 
 @pytest.fixture
 def examined(monkeypatch, tmp_path):
-    """Examine with the given answers of processes; return (state, text) by part."""
+    """Examine with the given answers of processes, by default without known runs; return (state, text) by part."""
     monkeypatch.setattr(installation, "DRIVER_FILE", tmp_path / "driver")
 
-    def findings(ranks=(2, "Open MPI v5.0.11, and more", "4.1.2"), gpu=NO_CUPY, transport=None):
+    def findings(ranks=(2, "Open MPI v5.0.11, and more", "4.1.2"), gpu=NO_CUPY, transport=None, validate=lambda *_: {}):
+        monkeypatch.setattr(session, "validate", validate)
+
         def ask(words, _environment, _check):
             found = ranks if "-n" in words else gpu
             return (None, found) if isinstance(found, str) else (found, "")
@@ -213,9 +219,14 @@ def test_kernels_are_missing_or_compute_the_wrong_bits(examined, monkeypatch):
         assert state == "missing"
         assert f"pip install -e {ROOT}" in text
     if native.available():
-        assert examined()["kernels"][0] == "works"
-        monkeypatch.setattr(native, "apply", lambda _, x: x)
-        assert examined()["kernels"][0] == "broken"
+        state, text = examined(validate=VALIDATE)["kernels"]
+        assert (state, text.rpartition("; ")[2]) == ("works", f"{len(contest.LEGS)} known runs have their digests")
+        golden = copy.deepcopy(contest.golden())
+        golden["sizes"]["trial"]["walker"]["digest"] = "0" * 64
+        monkeypatch.setattr(contest, "golden", lambda: golden)
+        state, text = examined(validate=VALIDATE)["kernels"]
+        assert (state, text.partition(", ")[0]) == ("broken", "different work: walker")
+        assert f"pip install -e {ROOT}" in text
 
 
 def test_every_extra_is_known(examined, absent, monkeypatch):
