@@ -438,8 +438,10 @@ class ChampionRepetition(_Repetition):
             # Choose the kind by the likeliest cause.
             config, kind = self.experiment.config, "digest"  # the environments of a library may differ
             if config.env.engine == "exact":
-                # A portable run differs nowhere, so the file was changed. Other runs depend on linear algebra.
+                # A portable run differs nowhere, so the file was changed. Other runs depend on linear algebra, or on a
+                # function of the user.
                 kind = "portable" if training.is_portable(config) else "algebra"
+                kind = "function" if names_function(config.fitness) else kind
             return self._verdict(FirstDifference(kind, summary))
         champion, normalizer = newest_champion(self.experiment, log)
         # The digest covers the generations, but not these contents of the champion file.

@@ -112,6 +112,26 @@ def test_a_champion_that_was_changed_does_not_verify(champion, call, what):
     assert "different: " in done.out
 
 
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("--engine", "exact"), "this experiment has one digest everywhere"),
+        (("--engine", "exact", "--set", "fitness=toy_fitness:worst_two"), "the fitness is a function of the user"),
+        ((), "the repeated run differs"),  # an environment of a library
+    ],
+)
+def test_the_likeliest_cause_of_another_digest_is_named(tmp_path, monkeypatch, call, words, cause):
+    make_runs(tmp_path, *QUICK, "-e", "Acrobot-v1", "-d", 3, "-s", 4, "-o", "one", *words)
+    monkeypatch.chdir(tmp_path)
+    (run,) = (tmp_path / "one").glob("*.h5")
+    call("export", run, "-o", "one.champion").ok()
+    with h5py.File("one.champion", "r+") as file:
+        file.attrs["digest"] = "00" * 32
+    (verdict,) = json.loads(call("verify", "one.champion", "--full", "--json").out).values()
+    assert not verdict["equal"]
+    assert verdict["why"].startswith(cause)
+
+
 def test_exports_that_a_champion_file_cannot_give_are_refused(champion, call):
     _, file = champion
     network = ("plot", file, "--network", "--generation", 0)
