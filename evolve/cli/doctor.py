@@ -286,8 +286,8 @@ def _parser() -> Parser:
         "evolve.doctor",
         "Say what works in this installation and what is missing, with the commands that install it: MPI and its "
         "launcher, kernels, cores, engines, a GPU and its compiler, extras. It starts two ranks and opens a GPU, "
-        "each for at most two minutes, and plays short runs whose digests are known. The exit code is 1 if an installed "
-        "part does not work.",
+        "each for at most two minutes, and plays short runs whose digests are known. The exit code is 1 if an "
+        "installed part does not work.",
         "evolve doctor",
     )
 
