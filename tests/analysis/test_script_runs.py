@@ -244,6 +244,7 @@ def test_auto_starts_no_ranks_for_a_short_run(alone, monkeypatch):
     monkeypatch.setattr("evolve.analysis.script_runs.StartedRanks", lambda *_: pytest.fail("ranks were started"))
     assert evolve.train(**SMALL, output="auto", workers="auto").digest == alone.digest
     assert evolve.train(**SMALL, output="one", workers=1).digest == alone.digest
+    assert alone.evaluate(3, workers="auto").returns.size == alone.evaluate(3, workers=1).returns.size == 3
 
 
 def test_without_mpi4py_the_cure_is_its_installation(here, absent):

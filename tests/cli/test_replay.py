@@ -376,8 +376,11 @@ def test_a_log_that_was_changed_is_reported(call, record, tmp_path):
     path = tmp_path / "seed-0.h5"
     shutil.copy(record("CartPole-v1"), path)
     with h5py.File(path, "r+") as file:
-        best = int(file["champion/candidate"][1])
-        file["generation/returns"][1, best, 0] = np.nextafter(file["generation/returns"][1, best, 0], 0)
-    done = call("replay", path)
-    assert done.code == 1
-    assert "has a return of" in done.err
+        for generation in (0, 1):
+            best = int(file["champion/candidate"][generation])
+            logged = file["generation/returns"][generation, best, 0]
+            file["generation/returns"][generation, best, 0] = np.nextafter(logged, 0)
+    one, two = (call("replay", path, "--generations", generations) for generations in ("0", "0,1"))
+    assert (one.code, two.code) == (1, 1)
+    assert "has a return of" in one.err
+    assert two.err == one.err.replace("\n", " (and 1 more episode)\n")
