@@ -36,7 +36,12 @@ def test_the_group_of_a_file_stays(tmp_path, monkeypatch):
     path.write_text("old")
     path.chmod(0o664)
     real, other = Path.stat, os.stat(path).st_gid + 1
-    monkeypatch.setattr(Path, "stat", lambda self: _in_group(real(self), other) if self == path else real(self))
+
+    def stat(self, **options):
+        found = real(self, **options)
+        return _in_group(found, other) if self == path else found
+
+    monkeypatch.setattr(Path, "stat", stat)
     monkeypatch.setattr(os, "chown", lambda *arguments: given.append(arguments))
     with atomic_write(path) as partial:
         partial.write_text("new")
@@ -50,7 +55,12 @@ def test_another_group_does_not_get_the_permissions(tmp_path, monkeypatch):
     path.write_text("old")
     path.chmod(0o674)
     real, other = Path.stat, os.stat(path).st_gid + 1
-    monkeypatch.setattr(Path, "stat", lambda self: _in_group(real(self), other) if self == path else real(self))
+
+    def stat(self, **options):
+        found = real(self, **options)
+        return _in_group(found, other) if self == path else found
+
+    monkeypatch.setattr(Path, "stat", stat)
     monkeypatch.setattr(os, "chown", lambda *_: (_ for _ in ()).throw(PermissionError))
     with atomic_write(path) as partial:
         partial.write_text("new")
