@@ -52,6 +52,7 @@ VARIANTS = [  # every strategy with its defaults, so that a new one needs no lin
     {"name": "map-elites", "descriptors": ["connections"], "emitters": 1, "sigma": 0.2},
     {"name": "map-elites", "descriptors": ["a_metric", "another"], "bounds": [[-1, 1], [-1, 1]]},
     {"name": "ga", "parents": 3, "survivors": 8, "prior_evaluations": 2},
+    {"name": "ga", "parents": 3, "starts": 3, "start_generations": 3, "finalists": 2},
     {"name": "openai-es", "restart_after": 2, "pruning": 0.3, "pruning_generations": 4, "pruning_by": "trace"},
     {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05, "restart_after": 1, "restart_from": "anew"},
     {"name": "openai-es", "starts": 2, "start_generations": 2, "restart_after": 1, "restart_from": "anew"},
@@ -129,6 +130,19 @@ def test_population_keeps_its_size(table, population):
     _, asked = evolve(strategy(table, population=population), 5)
     assert all(g.weights.shape == (population, NETWORK.num_weights) for g in asked)
     assert not any(g.weights[~g.mask].any() for g in asked)
+
+
+def test_a_state_holds_no_more_genomes_than_its_capacity(table):
+    """Rank 0 estimates by it whether a run fits in memory."""
+    made = strategy(table)
+    if made.capacity is None:
+        return
+    state, held = None, []
+    for generation in range(12):
+        state, _ = evolve(made, generation + 1, state=state, first=generation)
+        masks = [array for name, array in made.to_arrays(state).items() if name.endswith("mask")]
+        held.append(sum(map(len, masks)))
+    assert 0 < max(held) <= made.capacity
 
 
 def test_same_key_same_ask(table):
